@@ -1,0 +1,1 @@
+"""The API server, and the same interface over files. Knows no IPAM."""

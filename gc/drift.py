@@ -1,0 +1,280 @@
+"""Findings that stand beside the records': about pools themselves, and about endpoints."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+
+from poolwarden.gc.evidence import (
+    CompleteStatus,
+    Entitled,
+    Evidence,
+    NodeGood,
+    NotEntitled,
+    uid_text,
+)
+from poolwarden.gc.policy import Policies
+from poolwarden.gc.snapshot import covers
+from poolwarden.ipam.endpoint import Endpoint, EndpointItem
+from poolwarden.ipam.objects import Pod
+from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
+from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Reason, Verdict
+
+SETTLED = timedelta(seconds=60)
+"""An ADD writes record and endpoint within a second; a pod this old that has only one of them is no ADD in progress."""
+
+
+def pool_findings(evidence: Evidence) -> Iterator[Finding]:
+    """What is wrong with pools as such; the address is None."""
+    for broken in evidence.snapshot.unreadable.get(evidence.backend.pool_kind, ()):
+        ref = PoolRef(evidence.backend.name, broken.namespace, broken.name)
+        yield _about_pool(
+            ref, Verdict.UNKNOWN, Reason.EVIDENCE_INCOMPLETE, f"pool {broken.name} cannot be read: {broken.error}"
+        )
+    for pool in evidence.pools:
+        if isinstance(pool.records, RecordsUnreadable):
+            message = f"the records of {pool.ref.name} cannot be read: {pool.records.problem}"
+            yield _about_pool(pool.ref, Verdict.UNKNOWN, Reason.EVIDENCE_INCOMPLETE, message)
+        for flaw in pool.flaws:
+            yield _about_pool(pool.ref, Verdict.DRIFT, Reason(flaw.kind), f"{pool.ref.name}: {flaw.message}")
+    for ref, others in evidence.overlaps().items():
+        apart = all(evidence.networks_apart(ref, other) for other in others)
+        names = ", ".join(sorted(other.name for other in others))
+        message = f"ranges of {ref.name} overlap those of {names}" + (
+            ", on networks known to be apart" if apart else ""
+        )
+        yield _about_pool(ref, Verdict.DRIFT if apart else Verdict.CONFLICT, Reason.POOLS_OVERLAP, message)
+
+
+def _about_pool(ref: PoolRef, verdict: Verdict, reason: Reason, message: str) -> Finding:
+    return Finding(ref, None, verdict, reason, Action.NONE, message)
+
+
+def endpoint_findings(evidence: Evidence, verdicts: Iterable[Finding], policies: Policies) -> Iterator[Finding]:
+    """What is wrong with endpoints, or with their absence. `verdicts` are those of all records."""
+    drift = _Endpoints(evidence, policies)
+    for endpoint in evidence.endpoints.values():
+        yield from drift.about(endpoint)
+    yield from drift.missing(verdicts)
+
+
+class _Endpoints:
+    def __init__(self, evidence: Evidence, policies: Policies) -> None:
+        self.evidence = evidence
+        self.policies = policies
+        self.pools = {pool.ref.name: pool for pool in evidence.pools}
+        self.records_by_uid: Counter[str] = Counter()
+        self.records_by_key: Counter[tuple[str, str]] = Counter()
+        self.recorded: dict[str, set[str]] = defaultdict(set)
+        for pool in evidence.pools:
+            for record in pool.readable_records:
+                self.records_by_uid[record.uid] += 1
+                self.records_by_key[getattr(record.owner, "namespace", ""), getattr(record.owner, "name", "")] += 1
+                self.recorded[record.address or ""].add(record.uid)
+        snapshot = evidence.snapshot
+        kind = evidence.backend.pool_kind
+        self.pools_known = (
+            covers(snapshot.coverage[kind], "")
+            and not snapshot.unreadable.get(kind)
+            and not any(isinstance(pool.records, RecordsUnreadable) for pool in evidence.pools)
+        )
+
+    # --- endpoints and their pods ---------------------------------------------------------------------------------
+
+    def about(self, endpoint: Endpoint) -> Iterator[Finding]:
+        """The findings about one endpoint."""
+        yield from self._pools_missing(endpoint)
+        pod = self.evidence.pods.get(endpoint.key)
+        if pod is None:
+            yield from self._orphan(endpoint)
+        elif pod.metadata.uid != endpoint.owner_uid:
+            yield from self._stale(endpoint, pod)
+        else:
+            yield from self._own(endpoint, pod)
+
+    def _stale(self, endpoint: Endpoint, pod: Pod) -> Iterator[Finding]:
+        entitlement = self.evidence.entitlement(*endpoint.key)
+        if pod.mirror or not endpoint.owner_uid or isinstance(entitlement, Entitled):
+            return
+        removable = isinstance(entitlement, NotEntitled) and self._removable(endpoint)
+        message = (
+            f"endpoint {_name(endpoint)} is that of UID {endpoint.owner_uid}, but the pod is now UID {pod.metadata.uid}"
+        )
+        yield self._finding(endpoint, Reason.ENDPOINT_STALE, message, repair=removable)
+
+    def _orphan(self, endpoint: Endpoint) -> Iterator[Finding]:
+        covered = covers(self.evidence.snapshot.pods.coverage, endpoint.namespace)
+        if not covered or endpoint.key in self.evidence.unreadable_pods or not self.pools_known:
+            return
+        if self.records_by_uid[endpoint.owner_uid] or self.records_by_key[endpoint.key]:
+            return
+        if endpoint.owner_uid in self.evidence.pods_by_uid:
+            return
+        if not isinstance(self.evidence.entitlement(*endpoint.key), NotEntitled):
+            return
+        message = f"endpoint {_name(endpoint)} (UID {endpoint.owner_uid}) has neither pod nor record"
+        yield self._finding(endpoint, Reason.ENDPOINT_ORPHAN, message, repair=self._removable(endpoint))
+
+    def _removable(self, endpoint: Endpoint) -> bool:
+        """Whether nothing can need the endpoint: its pod is gone, its node vouches, no record and no NIC goes with it."""
+        if not endpoint.owner_uid or endpoint.owner_uid in self.evidence.pods_by_uid or not self.pools_known:
+            return False
+        if self.records_by_uid[endpoint.owner_uid] or endpoint.items_unread:
+            return False
+        if any(self.evidence.shown.get(item.address) for item in endpoint.addresses):
+            return False
+        policy = self.policies.of(self._place(endpoint)[0])
+        if not policy.node_evidence_required:
+            return True
+        good = self.evidence.node_evidence(endpoint.node, self.evidence.now, policy.node_gone_grace)
+        return isinstance(good, NodeGood)
+
+    # --- the NICs of a live pod -----------------------------------------------------------------------------------
+
+    def _own(self, endpoint: Endpoint, pod: Pod) -> Iterator[Finding]:
+        nics = self.evidence.nics(pod)
+        proven = pod.running_and_ready and isinstance(nics, CompleteStatus)
+        editable = proven and isinstance(self.evidence.entitlement(*endpoint.key), NotEntitled)
+        shown = {
+            address: entry.interface
+            for entry in (nics.entries if isinstance(nics, CompleteStatus) else ())
+            for address in entry.ips
+        }
+        yield from self._duplicated(endpoint, pod, shown, editable=editable)
+        yield from self._unnamed(endpoint, pod, shown, proven=proven, editable=editable)
+        yield from self._on_two_interfaces(endpoint, pod)
+
+    def _duplicated(self, endpoint: Endpoint, pod: Pod, shown: dict[str, str], *, editable: bool) -> Iterator[Finding]:
+        by_name: dict[str, list[EndpointItem]] = defaultdict(list)
+        for item in endpoint.items:
+            by_name[item.interface].append(item)
+        for name, items in by_name.items():
+            if not name or len(items) == 1:
+                continue
+            right = [
+                item for item in items if item.addresses and all(shown.get(a.address) == name for a in item.addresses)
+            ]
+            provable = editable and bool(right) and all(item == right[0] for item in right)
+            message = f"endpoint {_name(endpoint)} names {name} {len(items)} times; {uid_text(pod)} has one such NIC"
+            wrong = next((item for item in items if item not in right), items[-1])
+            yield self._finding(endpoint, Reason.INTERFACE_DUPLICATED, message, repair=provable, item=wrong)
+
+    def _unnamed(
+        self, endpoint: Endpoint, pod: Pod, shown: dict[str, str], *, proven: bool, editable: bool
+    ) -> Iterator[Finding]:
+        named = {item.interface for item in endpoint.items}
+        for item in endpoint.items:
+            names = {shown.get(address.address, "") for address in item.addresses}
+            if item.interface or not proven or len(names) != 1 or "" in names:
+                continue
+            name = names.pop()
+            message = f"endpoint {_name(endpoint)} names no interface for {item.addresses[0].address}; {uid_text(pod)} has it on {name}"
+            repair = editable and name not in named
+            yield self._finding(endpoint, Reason.INTERFACE_EMPTY, message, repair=repair, item=item)
+
+    def _on_two_interfaces(self, endpoint: Endpoint, pod: Pod) -> Iterator[Finding]:
+        nics: dict[str, set[str]] = defaultdict(set)
+        for item in endpoint.items:
+            for address in item.addresses:
+                nics[address.address].add(item.interface)
+        for text, names in nics.items():
+            shown = (shower.interface for shower in self.evidence.shown.get(text, ()) if shower.uid == pod.metadata.uid)
+            all_names = sorted({*names, *shown} - {""})
+            if len(all_names) > 1:
+                message = f"{uid_text(pod)} has {text} on {' and '.join(all_names)}"
+                item = next(i for i in endpoint.items if any(a.address == text for a in i.addresses))
+                yield self._finding(
+                    endpoint, Reason.ADDRESS_ON_TWO_INTERFACES, message, repair=False, item=item, address=text
+                )
+
+    # --- pools that are gone, endpoints that are missing ----------------------------------------------------------
+
+    def _pools_missing(self, endpoint: Endpoint) -> Iterator[Finding]:
+        snapshot = self.evidence.snapshot
+        kind = self.evidence.backend.pool_kind
+        if not covers(snapshot.coverage[kind], ""):
+            return
+        unread = {item.name for item in snapshot.unreadable.get(kind, ())}
+        for item in endpoint.items:
+            for address in item.addresses:
+                if address.pool and address.pool not in self.pools and address.pool not in unread:
+                    message = f"endpoint {_name(endpoint)} has {address.address} from pool {address.pool}, which does not exist"
+                    yield self._finding(
+                        endpoint, Reason.POOL_MISSING, message, repair=False, item=item, address=address.address
+                    )
+
+    def missing(self, verdicts: Iterable[Finding]) -> Iterator[Finding]:
+        """Live pods that hold a record but no endpoint, told once a pod."""
+        told: set[str] = set()
+        for finding in sorted(verdicts, key=lambda item: (item.pool, item.address or "")):
+            owner = finding.owner
+            if not isinstance(owner, OwnerId) or owner.uid in told or finding.verdict is Verdict.CONFLICT:
+                continue
+            pod = self.evidence.pods_by_uid.get(owner.uid)
+            if pod is None or not self._lacks_endpoint(pod, (owner.namespace, owner.name)):
+                continue
+            told.add(owner.uid)
+            message = f"{uid_text(pod)} holds a record in {finding.pool.name}, but has no endpoint"
+            yield Finding(
+                finding.pool,
+                finding.address,
+                Verdict.DRIFT,
+                Reason.ENDPOINT_MISSING,
+                Action.NONE,
+                message,
+                owner=owner,
+                subject=f"{owner.namespace}/{owner.name}",
+            )
+
+    def _lacks_endpoint(self, pod: Pod, key: tuple[str, str]) -> bool:
+        evidence = self.evidence
+        covered = covers(evidence.snapshot.coverage[evidence.backend.endpoint_kind], key[0])
+        created = pod.metadata.creation_timestamp
+        return (
+            covered
+            and key not in evidence.endpoints
+            and key not in evidence.unreadable_endpoints
+            and not pod.terminal
+            and pod.metadata.deletion_timestamp is None
+            and (created is None or evidence.now - created >= SETTLED)
+        )
+
+    # --- findings -------------------------------------------------------------------------------------------------
+
+    def _place(
+        self, endpoint: Endpoint, item: EndpointItem | None = None, address: str = ""
+    ) -> tuple[PoolRef, str | None]:
+        """The pool and address that a finding about an endpoint is filed under: those of the item, or of its first NIC."""
+        addresses = item.addresses if item is not None else endpoint.addresses
+        chosen = next((a for a in addresses if not address or a.address == address), None)
+        if chosen is None:
+            return PoolRef(endpoint.ipam, "", ""), None
+        known: Pool | None = self.pools.get(chosen.pool)
+        return known.ref if known else PoolRef(endpoint.ipam, "", chosen.pool), chosen.address
+
+    def _finding(
+        self,
+        endpoint: Endpoint,
+        reason: Reason,
+        message: str,
+        *,
+        repair: bool,
+        item: EndpointItem | None = None,
+        address: str = "",
+    ) -> Finding:
+        ref, place = self._place(endpoint, item, address)
+        return Finding(
+            ref,
+            place,
+            Verdict.DRIFT,
+            reason,
+            Action.REPAIR if repair and ref.name in self.pools else Action.NONE,
+            message,
+            owner=OwnerId("Pod", endpoint.namespace, endpoint.name, endpoint.owner_uid) if endpoint.name else NoOwner(),
+            interface=item.interface if item is not None else "",
+            subject=f"{endpoint.namespace}/{endpoint.name}",
+            node=endpoint.node,
+        )
+
+
+def _name(endpoint: Endpoint) -> str:
+    return f"{endpoint.namespace}/{endpoint.name}"

@@ -1,0 +1,488 @@
+"""A snapshot, indexed: who shows an address, what a pod's NICs are, whether a node or a workload vouches for something.
+
+Everything here is built in one pass over the snapshot and answered in constant time. No verdicts are made here.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from msgspec import Struct
+
+from poolwarden.cluster.interface import Coverage, Incomplete, NotInstalled
+from poolwarden.gc.snapshot import Snapshot, covers
+from poolwarden.ipam.address import AddressError, canonical_host, sort_key
+from poolwarden.ipam.endpoint import Endpoint
+from poolwarden.ipam.inventory import Backend
+from poolwarden.ipam.kinds import NODES, PODS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES, Kind
+from poolwarden.ipam.network import (
+    Attachments,
+    AttachmentsUnreadable,
+    NetworkStatus,
+    NoStatus,
+    Plumbing,
+    StatusEntry,
+    StatusUnreadable,
+    addresses_in,
+    parse_network_status,
+    parse_networks,
+    parse_plumbing,
+)
+from poolwarden.ipam.objects import Machine, Node, Pod, StatefulSet
+from poolwarden.ipam.pool import Pool, PoolRef, Record
+from poolwarden.ipam.verdict import Need
+
+UNKNOWN_NODE_WINDOW = timedelta(minutes=5)
+"""A node that fell silent this long after the first sighting cannot be where the pod was left behind."""
+
+
+class Shower(Struct, frozen=True):
+    """Someone who shows an address.
+
+    `pod` is None for a machine or an object that could not be read. `network` is the attachment's as network-status
+    names it, "" if only podIPs (or a machine's status) tell.
+    """
+
+    who: str
+    uid: str
+    pod: Pod | None
+    interface: str
+    network: str
+    live: bool
+
+
+class CompleteStatus(Struct, frozen=True, tag=True):
+    """Every NIC of a pod, as its network-status shows them."""
+
+    entries: tuple[StatusEntry, ...]
+
+
+class IncompleteStatus(Struct, frozen=True, tag=True):
+    """A pod's NICs are not all known; `why` is for a message."""
+
+    why: str
+
+
+class NodeGood(Struct, frozen=True, tag=True):
+    """The owner's node answers, is fenced, or has been gone long enough."""
+
+
+class NodeSilent(Struct, frozen=True, tag=True):
+    """A container may run on where nobody can see it; `why` names the node."""
+
+    node: str
+    why: str
+
+
+class Entitled(Struct, frozen=True, tag=True):
+    """A workload entitles a fixed-IP owner; `by` names it."""
+
+    by: str
+    machine: bool = False
+
+
+class NotEntitled(Struct, frozen=True, tag=True):
+    """No workload entitles it."""
+
+
+def uid_text(pod: Pod) -> str:
+    """A pod as messages name it."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name} (UID {pod.metadata.uid})"
+
+
+class Evidence:
+    """One snapshot, indexed, for one backend's pools."""
+
+    def __init__(self, snapshot: Snapshot, backend: Backend, now: datetime) -> None:
+        self.snapshot = snapshot
+        self.backend = backend
+        self.now = now
+        inventories = [item for item in snapshot.inventories if item.ipam == backend.name]
+        self.pools: tuple[Pool, ...] = tuple(pool for item in inventories for pool in item.pools)
+        self.endpoints: dict[tuple[str, str], Endpoint] = {
+            endpoint.key: endpoint for item in inventories for endpoint in item.endpoints
+        }
+        self.pods: dict[tuple[str, str], Pod] = {pod.key: pod for pod in snapshot.pods.items}
+        self.pods_by_uid: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods.items}
+        self.unreadable_pods = {(item.namespace, item.name) for item in snapshot.pods.unreadable}
+        self.unreadable_endpoints = {
+            (item.namespace, item.name) for item in snapshot.unreadable.get(backend.endpoint_kind, ())
+        }
+        self._plumbing: dict[str, Plumbing] = {
+            f"{item.metadata.namespace}/{item.metadata.name}": parse_plumbing(item.spec.config)
+            for item in snapshot.attachments.items
+        }
+        self._statuses: dict[str, NetworkStatus | NoStatus | StatusUnreadable] = {}
+        self.shown: dict[str, list[Shower]] = defaultdict(list)
+        for shower_address, shower in self._showers():
+            self.shown[shower_address].append(shower)
+
+    # --- who shows what -------------------------------------------------------------------------------------------
+
+    def status(self, pod: Pod) -> NetworkStatus | NoStatus | StatusUnreadable:
+        """The pod's network-status, parsed once."""
+        uid = pod.metadata.uid
+        if uid not in self._statuses:
+            notes = pod.annotations
+            text = notes.network_status if notes.network_status is not None else notes.old_network_status
+            self._statuses[uid] = parse_network_status(text)
+        return self._statuses[uid]
+
+    def _showers(self) -> Iterator[tuple[str, Shower]]:
+        for pod in self.snapshot.pods.items:
+            if not pod.terminal:
+                yield from self._shown_by_pod(pod)
+        for machine in (*self.snapshot.machines.items, *self.snapshot.machine_instances.items):
+            yield from self._shown_by_machine(machine)
+        for broken in (*self.snapshot.pods.unreadable, *self.snapshot.machine_instances.unreadable):
+            shower = Shower(f"{broken.namespace}/{broken.name} (unreadable)", "", None, "", "", live=False)
+            yield from ((address, shower) for address in addresses_in(broken.raw.decode("utf-8", "replace")))
+
+    def _shown_by_pod(self, pod: Pod) -> Iterator[tuple[str, Shower]]:
+        who, uid, live = uid_text(pod), pod.metadata.uid, not pod.host_network
+        status = self.status(pod)
+        seen: set[str] = set()
+        match status:
+            case NetworkStatus(entries):
+                for entry in entries:
+                    for address in entry.ips:
+                        seen.add(address)
+                        yield address, Shower(who, uid, pod, entry.interface, entry.network, live)
+            case StatusUnreadable(ips=ips):
+                for address in ips:
+                    yield address, Shower(who, uid, pod, "", "", live=False)
+            case NoStatus():
+                pass
+        for address in self.pod_addresses(pod):
+            if address not in seen:
+                yield address, Shower(who, uid, pod, "eth0", "", live)
+
+    def pod_addresses(self, pod: Pod) -> tuple[str, ...]:
+        """The pod's podIPs, canonical."""
+        return tuple(address for text in pod.ips for address in self._addresses(text))
+
+    def _shown_by_machine(self, machine: Machine) -> Iterator[tuple[str, Shower]]:
+        who = f"virtual machine {machine.metadata.namespace}/{machine.metadata.name}"
+        for text in machine.ips:
+            for address in self._addresses(text):
+                yield address, Shower(who, machine.metadata.uid, None, "", "", live=False)
+
+    @staticmethod
+    def _addresses(text: str) -> Iterable[str]:
+        try:
+            return (canonical_host(text),)
+        except AddressError:
+            return addresses_in(text)
+
+    # --- networks -------------------------------------------------------------------------------------------------
+
+    def plumbing(self, network: str) -> Plumbing:
+        """What the NAD of that name tells; nothing if it is not known."""
+        return self._plumbing.get(network, Plumbing(frozenset(), ""))
+
+    def may_be_ours(self, network: str, ips: Iterable[str] = ()) -> bool:
+        """Whether an attachment may draw from this IPAM.
+
+        A NAD that names another IPAM says no; so do, where no NAD tells, addresses that lie in no pool of this IPAM.
+        """
+        ipams = self.plumbing(network).ipams
+        if ipams:
+            return bool(ipams & self.backend.ipam_types)
+        listed = tuple(ips)
+        return not listed or any(self.pools_at(address) for address in listed)
+
+    def _ours(self, nics: CompleteStatus) -> list[StatusEntry]:
+        """The NICs that may draw from this IPAM."""
+        return [entry for entry in nics.entries if self.may_be_ours(entry.network, entry.ips)]
+
+    # --- pools ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _segments(self) -> tuple[list[tuple[int, int]], list[tuple[Pool, ...]]]:
+        """Where each set of pools begins, as (family, number), and the pools from there on: one sweep over all ranges."""
+        edges: dict[tuple[int, int], list[tuple[Pool, int]]] = defaultdict(list)
+        for pool in self.pools:
+            for item in pool.configured.ranges:
+                edges[item.family, item.first].append((pool, 1))
+                edges[item.family, item.last + 1].append((pool, -1))
+        starts, covering = [], []
+        current: dict[PoolRef, Pool] = {}
+        for edge in sorted(edges):
+            for pool, step in sorted(edges[edge], key=lambda change: change[1]):
+                if step < 0:
+                    del current[pool.ref]
+                else:
+                    current[pool.ref] = pool
+            starts.append(edge)
+            covering.append(tuple(current.values()))
+        return starts, covering
+
+    def pools_at(self, address: str) -> tuple[Pool, ...]:
+        """The pools whose own ranges hold an address."""
+        starts, covering = self._segments
+        at = bisect_right(starts, sort_key(address)) - 1
+        return covering[at] if at >= 0 else ()
+
+    def overlaps(self) -> dict[PoolRef, set[PoolRef]]:
+        """For each pool the others whose own ranges hold one of its addresses."""
+        found: dict[PoolRef, set[PoolRef]] = defaultdict(set)
+        for pools in self._segments[1]:
+            if len(pools) > 1:
+                for pool in pools:
+                    found[pool.ref].update(other.ref for other in pools if other.ref != pool.ref)
+        return found
+
+    def proven_ours(self, shower: Shower, address: str) -> bool:
+        """Whether an attachment is proven to be this IPAM's: by its NAD, or by an endpoint of the same UID."""
+        if self.plumbing(shower.network).ipams & self.backend.ipam_types:
+            return True
+        endpoint = self.endpoints.get(shower.pod.key) if shower.pod else None
+        return (
+            endpoint is not None
+            and endpoint.owner_uid == shower.uid
+            and any(item.address == address for item in endpoint.addresses)
+        )
+
+    @cached_property
+    def masters(self) -> dict[PoolRef, frozenset[str]]:
+        """For each pool the masters of the NADs that show its records ("" among them: one is not known)."""
+        return {pool.ref: frozenset(self._masters_of(pool)) for pool in self.pools}
+
+    def _masters_of(self, pool: Pool) -> Iterator[str]:
+        for network in pool.networks:
+            yield self.plumbing(network).master
+        for record in pool.readable_records:
+            for shower in self.shown.get(record.address or "", ()):
+                if record.uid and shower.uid == record.uid:
+                    yield self.plumbing(shower.network).master
+
+    def apart(self, shower: Shower, pool: PoolRef) -> bool:
+        """Whether the attachment is proven to lie on another network than the pool: another master than every one's."""
+        master = self.plumbing(shower.network).master
+        known = self.masters.get(pool, frozenset())
+        return bool(master) and bool(known) and "" not in known and master not in known
+
+    def networks_apart(self, one: PoolRef, other: PoolRef) -> bool:
+        """Whether two pools are proven to lie on different networks."""
+        ours, theirs = self.masters.get(one, frozenset()), self.masters.get(other, frozenset())
+        return bool(ours) and bool(theirs) and "" not in ours | theirs and not ours & theirs
+
+    # --- a pod's NICs ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def multus_absent(self) -> bool:
+        """Whether the cluster is known to have no Multus: no NAD kind, or not one NAD."""
+        listing = self.snapshot.attachments
+        if isinstance(listing.coverage, NotInstalled):
+            return True
+        return not isinstance(listing.coverage, Incomplete) and not listing.items and not listing.unreadable
+
+    def nics(self, pod: Pod) -> CompleteStatus | IncompleteStatus:
+        """All NICs of a pod, if its network-status lists the default one and each that it asks for."""
+        asked = parse_networks(pod.annotations.networks, pod.metadata.namespace)
+        status = self.status(pod)
+        match asked, status:
+            case AttachmentsUnreadable(problem), _:
+                return IncompleteStatus(f"its networks annotation cannot be read: {problem}")
+            case _, StatusUnreadable(problem):
+                return IncompleteStatus(f"its network-status cannot be read: {problem}")
+            case Attachments(items), NetworkStatus(entries):
+                return self._complete(items, entries)
+            case Attachments(()), NoStatus() if self.multus_absent and pod.ips:
+                return CompleteStatus((StatusEntry("", "eth0", self.pod_addresses(pod), default=True),))
+            case _:
+                return IncompleteStatus("it has no network-status")
+
+    @staticmethod
+    def _complete(asked: Iterable[object], entries: tuple[StatusEntry, ...]) -> CompleteStatus | IncompleteStatus:
+        if not any(entry.default or entry.interface == "eth0" for entry in entries):
+            return IncompleteStatus("its network-status lacks the default network")
+        left = [entry for entry in entries if not (entry.default or entry.interface == "eth0")]
+        for attachment in asked:
+            interface, network = getattr(attachment, "interface", ""), getattr(attachment, "network", "")
+            match = next((e for e in left if e.interface == interface), None) or next(
+                (e for e in left if e.network == network), None
+            )
+            if match is None:
+                return IncompleteStatus(f"its network-status lacks {network} ({interface})")
+            left.remove(match)
+        return CompleteStatus(entries)
+
+    def nic_count(self, pod: Pod) -> int:
+        """The most NICs of a pod that may draw from this IPAM."""
+        nics = self.nics(pod)
+        if isinstance(nics, CompleteStatus):
+            return len({entry.interface for entry in self._ours(nics)})
+        asked = parse_networks(pod.annotations.networks, pod.metadata.namespace)
+        if isinstance(asked, AttachmentsUnreadable):
+            return 1 << 16  # nothing is known: no number of addresses is too many
+        default = parse_networks(pod.annotations.default_network, pod.metadata.namespace)
+        defaults = default.items if isinstance(default, Attachments) else ()
+        ours = sum(self.may_be_ours(item.network) for item in asked.items)
+        return ours + (1 if not defaults or self.may_be_ours(defaults[0].network) else 0)
+
+    def endpoint_agrees(self, pod: Pod, nics: CompleteStatus, endpoint: Endpoint) -> bool:
+        """Whether an endpoint names every NIC of this IPAM with the very addresses that network-status shows."""
+        listed = {(item.interface, address.address) for item in endpoint.items for address in item.addresses}
+        ours = self._ours(nics)
+        return (
+            endpoint.owner_uid == pod.metadata.uid
+            and not endpoint.items_unread
+            and bool(ours)
+            and all(entry.ips for entry in ours)
+            and all((entry.interface, address) in listed for entry in ours for address in entry.ips)
+        )
+
+    # --- workloads ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _stateful_sets(self) -> dict[tuple[str, str], StatefulSet]:
+        return {(item.metadata.namespace, item.metadata.name): item for item in self.snapshot.stateful_sets.items}
+
+    @cached_property
+    def _unreadable_sets(self) -> frozenset[tuple[str, str]]:
+        return frozenset((item.namespace, item.name) for item in self.snapshot.stateful_sets.unreadable)
+
+    @cached_property
+    def _machines(self) -> dict[tuple[str, str], str]:
+        listings = (
+            (self.snapshot.machine_instances, "VirtualMachineInstance"),
+            (self.snapshot.machines, "VirtualMachine"),
+        )
+        return {
+            key: f"{kind} {key[0]}/{key[1]}"
+            for listing, kind in listings
+            for key in (
+                *((item.metadata.namespace, item.metadata.name) for item in listing.items),
+                *((item.namespace, item.name) for item in listing.unreadable),
+            )
+        }
+
+    @cached_property
+    def _launchers(self) -> dict[tuple[str, str], Pod]:
+        """Live virt-launcher pods by the VMI that owns them."""
+        return {
+            (pod.metadata.namespace, reference.name): pod
+            for pod in self.snapshot.pods.items
+            if not pod.terminal
+            for reference in pod.metadata.owner_references or ()
+            if reference.kind == "VirtualMachineInstance"
+        }
+
+    def stateful_set(self, namespace: str, name: str) -> tuple[StatefulSet, int] | None:
+        """The StatefulSet whose pod of that name would be, and the pod's ordinal; None if there is none."""
+        stem, _, ordinal = name.rpartition("-")
+        if not (stem and ordinal.isascii() and ordinal.isdigit()):
+            return None
+        found = self._stateful_sets.get((namespace, stem))
+        return None if found is None else (found, int(ordinal))
+
+    def entitlement(self, namespace: str, name: str) -> Entitled | NotEntitled | Need:
+        """Whether a fixed-IP workload still wants an owner of that name, or what must be read to know."""
+        if not self.backend.keeps_addresses:
+            return NotEntitled()
+        key = (namespace, name)
+        if key in self._machines:
+            return Entitled(self._machines[key], machine=True)
+        if key in self._launchers:
+            return Entitled(f"virt-launcher pod {uid_text(self._launchers[key])}", machine=True)
+        found = self.stateful_set(namespace, name)
+        if found is not None and found[0].entitles(found[1]):
+            return Entitled(f"StatefulSet {namespace}/{found[0].metadata.name}")
+        return self._entitlement_unread(namespace, name)
+
+    def _entitlement_unread(self, namespace: str, name: str) -> NotEntitled | Need:
+        stem, _, ordinal = name.rpartition("-")
+        endpoint = self.endpoints.get((namespace, name))
+        kind = endpoint.owner_kind if endpoint else ""
+        if (stem and ordinal.isascii() and ordinal.isdigit()) or kind == "StatefulSet":
+            sets = self.snapshot.stateful_sets.coverage
+            if (namespace, stem) in self._unreadable_sets or not covers(sets, namespace):
+                return need(STATEFUL_SETS, namespace, sets)
+        machine = kind in {"VirtualMachine", "VirtualMachineInstance"} or name.startswith("virt-launcher-")
+        for coverage, which in (
+            (self.snapshot.machine_instances.coverage, VIRTUAL_MACHINE_INSTANCES),
+            (self.snapshot.machines.coverage, VIRTUAL_MACHINES),
+        ):
+            forbidden = isinstance(coverage, Incomplete) and coverage.doubt != "NotGiven"
+            if (machine or forbidden) and not covers(coverage, namespace):
+                return need(which, namespace, coverage)
+        return NotEntitled()
+
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _nodes(self) -> dict[str, Node]:
+        return {node.metadata.name: node for node in self.snapshot.nodes.items}
+
+    @cached_property
+    def _silent_nodes(self) -> tuple[tuple[str, datetime | None], ...]:
+        """Nodes that do not answer and are not fenced, and since when."""
+        return tuple(
+            (node.metadata.name, node.not_ready_since)
+            for node in self.snapshot.nodes.items
+            if not node.ready and not node.fenced
+        ) + tuple((item.name, None) for item in self.snapshot.nodes.unreadable)
+
+    def node_of(self, pool: PoolRef, record: Record) -> str:
+        """The node on which a record's owner last ran, "" if nothing that carries the record's UID tells it."""
+        pod = self.pods_by_uid.get(record.uid) if record.uid else None
+        if pod is not None and pod.spec.node_name:
+            return pod.spec.node_name
+        owner = record.owner
+        endpoint = self.endpoints.get((getattr(owner, "namespace", ""), getattr(owner, "name", "")))
+        if endpoint is not None and record.uid and endpoint.owner_uid == record.uid and endpoint.node:
+            return endpoint.node
+        return self.snapshot.memory.nodes.get((pool, record.digest), "")
+
+    def node_answers(self, name: str) -> bool:
+        """Whether a node exists, answers or is fenced."""
+        node = self._nodes.get(name)
+        return node is not None and (node.ready or node.fenced)
+
+    def node_evidence(self, node: str, first_seen: datetime, gone_grace: int) -> NodeGood | NodeSilent | Need:
+        """Whether nothing can run on where the owner ran (`node` "": not known where)."""
+        coverage = self.snapshot.nodes.coverage
+        if not covers(coverage, ""):
+            return need(NODES, "", coverage)
+        return self._known_node(node, gone_grace) if node else self._any_node(first_seen, gone_grace)
+
+    def _known_node(self, name: str, gone_grace: int) -> NodeGood | NodeSilent:
+        if self.node_answers(name):
+            return NodeGood()
+        if name in self._nodes or any(item.name == name for item in self.snapshot.nodes.unreadable):
+            return NodeSilent(name, f"node {name}, where it last ran, is not Ready")
+        since = self.snapshot.memory.nodes_gone.get(name, self.now)
+        if self.now - since >= timedelta(seconds=gone_grace):
+            return NodeGood()
+        return NodeSilent(name, f"node {name}, where it last ran, is gone since {since:%H:%M:%S}Z only")
+
+    def _any_node(self, first_seen: datetime, gone_grace: int) -> NodeGood | NodeSilent:
+        limit = first_seen + UNKNOWN_NODE_WINDOW
+        for name, since in self._silent_nodes:
+            if since is None or since < limit:
+                return NodeSilent(name, f"it is not known where it ran, and node {name} is not Ready")
+        for name, gone in self.snapshot.memory.nodes_gone.items():
+            if name not in self._nodes and gone < limit and self.now - gone < timedelta(seconds=gone_grace):
+                return NodeSilent(
+                    name, f"it is not known where it ran, and node {name} is gone since {gone:%H:%M:%S}Z only"
+                )
+        return NodeGood()
+
+    # --- completeness ---------------------------------------------------------------------------------------------
+
+    def needs_for_absence(self, namespace: str) -> tuple[Need, ...]:
+        """What is missing to conclude anything from the absence of a pod or endpoint; empty if nothing is."""
+        kind = self.backend.endpoint_kind
+        kinds = ((PODS, self.snapshot.pods.coverage), (kind, self.snapshot.coverage.get(kind, NotInstalled())))
+        return tuple(need(which, namespace, coverage) for which, coverage in kinds if not covers(coverage, namespace))
+
+
+def need(kind: Kind, namespace: str, coverage: Coverage) -> Need:
+    """The evidence that a coverage lacks, with the command that would complete a dump."""
+    if isinstance(coverage, Incomplete):
+        return Need(kind, "", coverage.message, coverage.command)
+    command = f"kubectl get {kind.kubectl_name} --namespace {namespace} -o yaml"
+    return Need(kind, namespace, f"no {kind.plural} of namespace {namespace} were given", command)

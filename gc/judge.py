@@ -1,0 +1,641 @@
+"""From evidence to verdicts: a pure function, without I/O and without a clock.
+
+The order is that of the design: for each record Unknown (evidence), Conflict, InUse, Retained, Leaked - NodeUnreachable
+and OwnerStuck stand in Leaked's place - and within a class that of its table. Whatever the verdict, an address that
+somebody shows, that the operator keeps, or that `restore` put back has action none.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+
+import msgspec
+from msgspec import Struct
+
+from poolwarden.gc.drift import endpoint_findings, pool_findings
+from poolwarden.gc.evidence import (
+    CompleteStatus,
+    Entitled,
+    Evidence,
+    IncompleteStatus,
+    NodeGood,
+    NodeSilent,
+    Shower,
+    uid_text,
+)
+from poolwarden.gc.policy import Mode, Policies, Policy, RetentionRule
+from poolwarden.gc.snapshot import Snapshot
+from poolwarden.ipam.address import Family, family_of, sort_key
+from poolwarden.ipam.endpoint import Endpoint
+from poolwarden.ipam.inventory import Backend
+from poolwarden.ipam.network import StatusUnreadable
+from poolwarden.ipam.objects import ContainerStatus, Pod
+from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable, UnparsedOwner
+from poolwarden.ipam.registry import BACKENDS
+from poolwarden.ipam.verdict import Action, Finding, Need, NoOwner, OwnerId, Reason, Verdict
+
+
+def judge(snapshot: Snapshot, policy: Policies, now: datetime) -> list[Finding]:
+    """All findings of a snapshot, ordered by pool, then address (none first): one for each record, drift beside them.
+
+    `now` is the API server's clock. Linear in the number of objects, but for the sort.
+    """
+    findings = [
+        finding
+        for name in dict.fromkeys(inventory.ipam for inventory in snapshot.inventories)
+        for finding in _Judge(snapshot, BACKENDS[name], policy, now).findings()
+    ]
+    return sorted(findings, key=lambda finding: (finding.pool, sort_key(finding.address), not finding.record_digest))
+
+
+class _Present(Struct, frozen=True, tag=True):
+    """The owner exists: a pod with the record's UID (or, for a record without one, of its name)."""
+
+    pod: Pod
+
+
+class _Replaced(Struct, frozen=True, tag=True):
+    """The owner's name now belongs to another pod."""
+
+    pod: Pod
+
+
+class _Gone(Struct, frozen=True, tag=True):
+    """No pod has the owner's UID or name."""
+
+
+class _Unreadable(Struct, frozen=True, tag=True):
+    """The owner exists, but cannot be read."""
+
+    problem: str
+
+
+_Owner = _Present | _Replaced | _Gone | _Unreadable
+_Key = tuple[str, str]
+
+
+class _Judge:
+    """One backend's records against one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, backend: Backend, policies: Policies, now: datetime) -> None:
+        self.evidence = Evidence(snapshot, backend, now)
+        self.backend = backend
+        self.memory = snapshot.memory
+        self.later = snapshot.later
+        self.policies = policies
+        self.now = now
+
+    def findings(self) -> Iterator[Finding]:
+        """Every finding, unordered."""
+        verdicts = {
+            (pool.ref, record.key): self._verdict(pool, record)
+            for pool in self.evidence.pools
+            for record in pool.readable_records
+        }
+        for (ref, _), finding in self._with_overlaps(verdicts):
+            yield self._allowed(ref, finding)
+        yield from self._unrecorded()
+        for finding in (
+            *pool_findings(self.evidence),
+            *endpoint_findings(self.evidence, verdicts.values(), self.policies),
+        ):
+            yield self._allowed(finding.pool, finding)
+
+    # --- one record -----------------------------------------------------------------------------------------------
+
+    def _verdict(self, pool: Pool, record: Record) -> Finding:
+        case = _Case(self, pool, record)
+        return case.finding()
+
+    # --- what stands over all verdicts ----------------------------------------------------------------------------
+
+    def _allowed(self, ref: PoolRef, finding: Finding) -> Finding:
+        """The finding with its action, unless the operator's policy ends the matter."""
+        if finding.action is Action.NONE:
+            return finding
+        policy = self.policies.of(ref)
+        namespace = finding.owner.namespace if isinstance(finding.owner, OwnerId) else ""
+        why = ""
+        if finding.address is not None and finding.address in policy.keep:
+            why = "its PoolGuard's keep list holds the address"
+        elif namespace in policy.ignore_namespaces:
+            why = f"its PoolGuard ignores namespace {namespace}"
+        elif policy.mode in {Mode.OBSERVE, Mode.OFF}:
+            why = f"its PoolGuard says mode {policy.mode}"
+        elif (ref, finding.record_digest) in self.memory.held:
+            why = "an operator restored this record; it is kept until it changes or is released by hand"
+        return (
+            msgspec.structs.replace(finding, action=Action.NONE, message=f"{finding.message}; {why}")
+            if why
+            else finding
+        )
+
+    # --- addresses in use that no pool records --------------------------------------------------------------------
+
+    @cached_property
+    def _recorded(self) -> Mapping[str, list[tuple[Pool, Record]]]:
+        recorded: dict[str, list[tuple[Pool, Record]]] = defaultdict(list)
+        for pool in self.evidence.pools:
+            for record in pool.readable_records:
+                if record.address is not None:
+                    recorded[record.address].append((pool, record))
+        return recorded
+
+    def _unrecorded(self) -> Iterator[Finding]:
+        for address, showers in self.evidence.shown.items():
+            for pool in self.evidence.pools_at(address):
+                if isinstance(pool.records, RecordsUnreadable) or address not in pool.ranges:
+                    continue
+                if any(where.ref == pool.ref for where, _ in self._recorded.get(address, ())):
+                    continue
+                users = [user for user in self.users(pool, address, showers) if self._drawn_from(pool, address, user)]
+                if users:
+                    yield self._conflict_without_record(pool, address, users)
+
+    def _drawn_from(self, pool: Pool, address: str, user: Shower) -> bool:
+        """Whether the address is this pool's to record: no other pool records it for the user, or is named for it."""
+        if any(record.uid == user.uid for _, record in self._recorded.get(address, ())):
+            return False
+        endpoint = self.evidence.endpoints.get(user.pod.key) if user.pod else None
+        named = {item.pool for item in endpoint.addresses if item.address == address} if endpoint else set()
+        return not named - {""} or pool.ref.name in named
+
+    def _conflict_without_record(self, pool: Pool, address: str, users: list[Shower]) -> Finding:
+        first = users[0]
+        twice = len(users) > 1
+        who = " and ".join(user.who for user in users)
+        verb = "both use" if twice else "uses"
+        pod = first.pod
+        return Finding(
+            pool.ref,
+            address,
+            Verdict.CONFLICT,
+            Reason.ADDRESS_HELD_TWICE if twice else Reason.IN_USE_UNRECORDED,
+            Action.NONE,
+            f"{who} {verb} {address}, but {pool.ref.name} has no record of it and may hand it out again",
+            owner=OwnerId("Pod", *pod.key, pod.metadata.uid) if pod else NoOwner(),
+            interface=first.interface,
+        )
+
+    def users(self, pool: Pool, address: str, showers: Iterable[Shower], claimed: str = "") -> list[Shower]:
+        """Live pods that use an address on this IPAM's network, one a pod; `claimed` is the record's UID.
+
+        A pod whose ADD came after its pool was read is no user without a record: `later` shows the record.
+        """
+        recorded_later = self.later.get(pool.ref, {}).get(address, "")
+        found: dict[str, Shower] = {}
+        for shower in showers:
+            if not shower.live or shower.pod is None or self.evidence.apart(shower, pool.ref):
+                continue
+            if shower.uid == recorded_later or self._deleted_by_cni(shower.pod):
+                continue
+            if shower.uid == claimed or self.evidence.proven_ours(shower, address):
+                found.setdefault(shower.uid, shower)
+        return list(found.values())
+
+    def _deleted_by_cni(self, pod: Pod) -> bool:
+        """Whether a terminating pod's DEL is done: Spiderpool then takes the finalizer off its endpoint."""
+        endpoint = self.evidence.endpoints.get(pod.key)
+        return (
+            pod.metadata.deletion_timestamp is not None
+            and endpoint is not None
+            and endpoint.owner_uid == pod.metadata.uid
+            and not endpoint.finalizers
+        )
+
+    # --- overlapping pools ----------------------------------------------------------------------------------------
+
+    def _with_overlaps(
+        self, verdicts: dict[tuple[PoolRef, str], Finding]
+    ) -> Iterator[tuple[tuple[PoolRef, str], Finding]]:
+        """A record that names nobody live, for an address that an overlapping pool gave to somebody, is a conflict."""
+        overlaps = self.evidence.overlaps()
+        for (ref, key), finding in verdicts.items():
+            conflict = finding
+            if finding.verdict is Verdict.LEAKED and finding.address is not None and ref in overlaps:
+                conflict = self._overlap_conflict(ref, finding, overlaps[ref], verdicts)
+            yield (ref, key), conflict
+
+    def _overlap_conflict(
+        self,
+        ref: PoolRef,
+        finding: Finding,
+        others: set[PoolRef],
+        verdicts: Mapping[tuple[PoolRef, str], Finding],
+    ) -> Finding:
+        address = finding.address or ""
+        for pool, record in self._recorded.get(address, ()):
+            elsewhere = verdicts.get((pool.ref, record.key))
+            if pool.ref in others and elsewhere is not None and elsewhere.verdict is not Verdict.LEAKED:
+                if self.evidence.networks_apart(ref, pool.ref):
+                    continue
+                return self._as_overlap(finding, f"{pool.ref.name}, which overlaps, records it for {elsewhere.owner}")
+        for shower in self.evidence.shown.get(address, ()):
+            if not self.evidence.apart(shower, ref):
+                return self._as_overlap(finding, f"its range overlaps another pool's and {shower.who} shows it")
+        return finding
+
+    @staticmethod
+    def _as_overlap(finding: Finding, why: str) -> Finding:
+        return msgspec.structs.replace(
+            finding,
+            verdict=Verdict.CONFLICT,
+            reason=Reason.IN_USE_UNRECORDED,
+            action=Action.NONE,
+            message=f"{finding.message}; but {why}",
+        )
+
+    @cached_property
+    def holdings(self) -> Mapping[tuple[PoolRef, str, Family], frozenset[str]]:
+        """The addresses that each UID holds, by pool and family."""
+        held: dict[tuple[PoolRef, str, Family], set[str]] = defaultdict(set)
+        for address, places in self._recorded.items():
+            for pool, record in places:
+                if record.uid:
+                    held[pool.ref, record.uid, family_of(address)].add(address)
+        return {key: frozenset(addresses) for key, addresses in held.items()}
+
+
+class _Case:
+    """One record on trial."""
+
+    def __init__(self, judge: _Judge, pool: Pool, record: Record) -> None:
+        self.judge = judge
+        self.evidence = judge.evidence
+        self.pool = pool
+        self.record = record
+        self.now = judge.now
+
+    def finding(self) -> Finding:  # noqa: PLR0911 - one return a class of the design's order
+        """The first row of the design's table that holds."""
+        record, claimed = self.record, self.record.owner
+        if record.address is None:
+            return self._say(
+                Verdict.UNKNOWN,
+                Reason.RECORD_INVALID,
+                f"the key {record.key!r} of {self.pool.ref.name} is no IP address",
+            )
+        if isinstance(claimed, UnparsedOwner):
+            return self._say(
+                Verdict.UNKNOWN,
+                Reason.RECORD_INVALID,
+                f"{record.address} has no owner that can be parsed: {claimed.problem}",
+            )
+        if record.address not in self.pool.ranges:
+            outside = "excluded or reserved" if record.address in self.pool.configured else "outside its ranges"
+            message = f"{self._recorded_for} in {self.pool.ref.name}, but the address is {outside}; it is never freed"
+            return self._say(Verdict.UNKNOWN, Reason.OUT_OF_RANGE, message)
+        owner = self._owner(claimed)
+        doubt = self._doubt(claimed, owner)
+        if doubt is not None:
+            return doubt
+        conflict = self._conflict(owner)
+        if conflict is not None:
+            return conflict
+        if isinstance(owner, _Present) and self._lives(owner.pod):
+            return self._living(owner.pod)
+        return self._ended(claimed, owner)
+
+    # --- who it is ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy of the record's pool."""
+        return self.judge.policies.of(self.pool.ref)
+
+    @cached_property
+    def address(self) -> str:
+        """The record's address."""
+        return self.record.address or ""
+
+    @cached_property
+    def key(self) -> _Key:
+        """Namespace and name of the claimed owner, empty if it cannot be parsed."""
+        owner = self.record.owner
+        return (owner.namespace, owner.name) if isinstance(owner, ClaimedOwner) else ("", "")
+
+    @cached_property
+    def endpoint(self) -> Endpoint | None:
+        """The endpoint written for the record's owner, by UID."""
+        found = self.evidence.endpoints.get(self.key)
+        return found if found is not None and self.record.uid and found.owner_uid == self.record.uid else None
+
+    @cached_property
+    def interface(self) -> str:
+        """The NIC that the record or its owner's endpoint names, "" if neither does."""
+        if self.record.interface or self.endpoint is None:
+            return self.record.interface
+        items = self.endpoint.items
+        return next((i.interface for i in items for a in i.addresses if a.address == self.address), "")
+
+    @cached_property
+    def _recorded_for(self) -> str:
+        uid = f"UID {self.record.uid}" if self.record.uid else "no UID"
+        nic = f", interface {self.interface}" if self.interface else ""
+        return f"{self.address} is recorded for {self.key[0]}/{self.key[1]} ({uid}{nic})"
+
+    def _owner(self, claimed: ClaimedOwner) -> _Owner:
+        uid = self.record.uid
+        by_name = self.evidence.pods.get(self.key)
+        by_uid = self.evidence.pods_by_uid.get(uid) if uid else by_name
+        if by_uid is not None:
+            return _Present(by_uid)
+        if self.key in self.evidence.unreadable_pods:
+            return _Unreadable(f"pod {claimed.namespace}/{claimed.name} cannot be decoded")
+        return _Gone() if by_name is None else _Replaced(by_name)
+
+    # --- Unknown --------------------------------------------------------------------------------------------------
+
+    def _doubt(self, claimed: ClaimedOwner, owner: _Owner) -> Finding | None:
+        match owner:
+            case _Unreadable(problem):
+                return self._incomplete(problem)
+            case _Present(pod):
+                status = self.evidence.status(pod)
+                if isinstance(status, StatusUnreadable):
+                    return self._incomplete(f"the network-status of {uid_text(pod)} cannot be read: {status.problem}")
+                return None
+            case _Replaced(pod) if pod.mirror:
+                message = (
+                    f"{self._recorded_for}, a static pod whose UID is now {pod.metadata.uid}: its sandbox may run on"
+                )
+                return self._say(Verdict.UNKNOWN, Reason.STATIC_POD, message)
+            case _:
+                needs = self.evidence.needs_for_absence(claimed.namespace)
+                if self.key in self.evidence.unreadable_endpoints:
+                    return self._incomplete(f"endpoint {self.key[0]}/{self.key[1]} cannot be decoded")
+                return self._incomplete("; ".join(item.message for item in needs), needs) if needs else None
+
+    def _incomplete(self, why: str, needs: tuple[Need, ...] = ()) -> Finding:
+        message = f"{self._recorded_for}; whether it is in use is not known: {why}"
+        return self._say(Verdict.UNKNOWN, Reason.EVIDENCE_INCOMPLETE, message, needs=needs)
+
+    # --- Conflict -------------------------------------------------------------------------------------------------
+
+    def _conflict(self, owner: _Owner) -> Finding | None:
+        claimed_uid = owner.pod.metadata.uid if isinstance(owner, _Present) else self.record.uid
+        showers = self.evidence.shown.get(self.address, ())
+        users = self.judge.users(self.pool, self.address, showers, claimed_uid)
+        parties = {_party(user): user for user in users}
+        mine = _party_of(owner, claimed_uid)
+        others = [user for party, user in parties.items() if party not in {mine, f"vmi:{self.key[0]}/{self.key[1]}"}]
+        if not others:
+            return None
+        who = " and ".join(user.who for user in users)
+        if len(parties) > 1:
+            message = f"{self._recorded_for}, and {who} all use it at once"
+            return self._say(Verdict.CONFLICT, Reason.ADDRESS_HELD_TWICE, message)
+        message = f"{self._recorded_for}, but {who} uses it: {self.pool.ref.name} may free it under a live pod"
+        return self._say(Verdict.CONFLICT, Reason.IN_USE_UNRECORDED, message)
+
+    # --- InUse, and what a live owner does not need ---------------------------------------------------------------
+
+    def _lives(self, pod: Pod) -> bool:
+        deadline = pod.metadata.deletion_timestamp
+        if deadline is not None:
+            return self.now <= deadline
+        return not (pod.terminal and self._finished_for_good(pod))
+
+    def _living(self, pod: Pod) -> Finding:
+        if pod.metadata.deletion_timestamp is None and not pod.terminal:
+            surplus = self._surplus(pod) or self._never_attached(pod)
+            if surplus is not None:
+                return surplus
+        return self._say(Verdict.IN_USE, Reason.OWNER_LIVE, f"{self._recorded_for}, which lives ({pod.status.phase})")
+
+    def _surplus(self, pod: Pod) -> Finding | None:
+        held = self.judge.holdings.get((self.pool.ref, self.record.uid, family_of(self.address)), frozenset())
+        if len(held) <= 1 or self._shown_by(pod):
+            return None
+        nics = self.evidence.nic_count(pod)
+        usable = max(1, min(nics, self.judge.backend.nics_drawing_from(pod, self.pool.ref.name, nics)))
+        if len(held) <= usable:
+            return None
+        shown = [
+            address for address in held if any(s.uid == pod.metadata.uid for s in self.evidence.shown.get(address, ()))
+        ]
+        count = f"{uid_text(pod)} holds {len(held)} addresses of {self.pool.ref.name} and can use {usable}"
+        proof = self._surplus_proof(pod)
+        if proof:
+            message = f"{self._recorded_for}; {count}: it uses {', '.join(sorted(shown, key=sort_key)) or 'none of them'}. Freed when the pod ends ({proof}); deleting it frees {len(held) - len(shown)} addresses"
+            return self._say(Verdict.LEAKED, Reason.SURPLUS_FOR_OWNER, message)
+        message = f"{self._recorded_for}; {count}: it uses {', '.join(sorted(shown, key=sort_key))}, as endpoint and network-status say"
+        return self._release(Reason.SURPLUS_FOR_OWNER, message)
+
+    def _shown_by(self, pod: Pod) -> bool:
+        return any(shower.uid == pod.metadata.uid for shower in self.evidence.shown.get(self.address, ()))
+
+    def _surplus_proof(self, pod: Pod) -> str:
+        """What is missing to prove that no NIC and no later ADD can use the address; "" if nothing is."""
+        nics = self.evidence.nics(pod)
+        if not pod.running_and_ready:
+            return "it is not Running and Ready"
+        if isinstance(nics, IncompleteStatus):
+            return nics.why
+        if self.endpoint is None or not self.evidence.endpoint_agrees(pod, nics, self.endpoint):
+            return "its endpoint does not name each of its NICs with the address that network-status shows"
+        if any(item.address == self.address for item in self.endpoint.addresses):
+            return "its endpoint lists the address"
+        return ""
+
+    def _never_attached(self, pod: Pod) -> Finding | None:
+        endpoint, nics = self.endpoint, self.evidence.nics(pod)
+        if endpoint is None or not isinstance(nics, CompleteStatus) or not pod.running_and_ready or self._shown_by(pod):
+            return None
+        item = next((i for i in endpoint.items for a in i.addresses if a.address == self.address), None)
+        if item is None or not self.evidence.endpoint_agrees(pod, nics, endpoint):
+            return None
+        if item.interface and any(entry.interface == item.interface for entry in nics.entries):
+            return None
+        nic = f"interface {item.interface}" if item.interface else "an unnamed interface"
+        message = f"{self._recorded_for} for {nic} that no attachment ever took: all its NICs are up without it"
+        return self._release(Reason.NEVER_ATTACHED, message)
+
+    # --- Retained and Leaked --------------------------------------------------------------------------------------
+
+    def _ended(self, claimed: ClaimedOwner, owner: _Owner) -> Finding:
+        entitlement = self.evidence.entitlement(claimed.namespace, claimed.name)
+        if isinstance(entitlement, Need):
+            return self._incomplete(entitlement.message, (entitlement,))
+        if isinstance(entitlement, Entitled) and self._kept_for(entitlement) and not self._proven_elsewhere(owner):
+            return self._retained(entitlement)
+        match owner:
+            case _Present(pod) if pod.metadata.deletion_timestamp is not None:
+                return self._overdue(pod)
+            case _Present(pod):
+                return self._finished(pod)
+            case _:
+                return self._left_behind(owner)
+
+    def _retained(self, entitlement: Entitled) -> Finding:
+        message = f"{self._recorded_for}; kept, since {entitlement.by} entitles it"
+        reason = Reason.VIRTUAL_MACHINE_ENTITLED if entitlement.machine else Reason.STATEFUL_SET_ENTITLED
+        return self._say(Verdict.RETAINED, reason, message)
+
+    def _kept_for(self, entitlement: Entitled) -> bool:
+        retention = self.policy.retention
+        if entitlement.machine or retention.rule is RetentionRule.WHILE_ENTITLED:
+            return True
+        if retention.rule is RetentionRule.RELEASE_ALWAYS:
+            return False
+        absent = self.judge.memory.absent_since.get((self.pool.ref, self.record.digest), self.now)
+        return self.now - absent < timedelta(seconds=retention.after)
+
+    def _proven_elsewhere(self, owner: _Owner) -> bool:
+        """Whether the pod that now has the name is proven to use another address in the record's place."""
+        if not isinstance(owner, _Replaced) or not owner.pod.running_and_ready:
+            return False
+        nics = self.evidence.nics(owner.pod)
+        if not isinstance(nics, CompleteStatus):
+            return False
+        default = next((entry for entry in nics.entries if entry.default), nics.entries[0])
+        if not set(default.ips) & set(self.evidence.pod_addresses(owner.pod)) or self._shown_by(owner.pod):
+            return False
+        family = family_of(self.address)
+        same = (
+            [entry for entry in nics.entries if entry.interface == self.interface] if self.interface else nics.entries
+        )
+        ours = [entry for entry in same if self.evidence.may_be_ours(entry.network, entry.ips)]
+        return all(any(family_of(address) == family for address in entry.ips) for entry in ours)
+
+    def _finished_for_good(self, pod: Pod) -> bool:
+        """Whether a Succeeded or Failed pod's containers ended longer than `grace` ago and will not be started again."""
+        if pod.status.phase == "Succeeded" and pod.spec.restart_policy == "Always":
+            return False
+        ended = _ended_at(pod)
+        return ended is not None and self.now - ended > timedelta(seconds=self.policy.grace)
+
+    def _finished(self, pod: Pod) -> Finding:
+        message = f"{self._recorded_for}, which {pod.status.phase.lower()} and will not start again"
+        if self.policy.release_finished_pods:
+            return self._release(Reason.OWNER_FINISHED, message, excepted=pod.metadata.uid, pod=pod)
+        message += "; kept, since finishedPods is Keep"
+        return self._say(Verdict.LEAKED, Reason.OWNER_FINISHED, message)
+
+    def _overdue(self, pod: Pod) -> Finding:
+        deadline = pod.metadata.deletion_timestamp
+        late = f"{self._recorded_for}, which should have ended by {deadline:%Y-%m-%dT%H:%M:%SZ}"
+        no_sandbox = not pod.ips or pod.condition("PodReadyToStartContainers") == "False"
+        if _all_terminated(pod) and no_sandbox:
+            message = f"{late}; its containers have ended and its sandbox is gone"
+            return self._release(Reason.OWNER_OVERDUE, message, excepted=pod.metadata.uid, pod=pod)
+        if pod.spec.node_name and not self.evidence.node_answers(pod.spec.node_name):
+            message = f"{late}, but node {pod.spec.node_name} is not Ready or gone: it may run on"
+            return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=pod.spec.node_name)
+        message = f"{late}, but its containers or its sandbox may still run"
+        return self._say(Verdict.UNKNOWN, Reason.OWNER_STUCK, message, node=pod.spec.node_name)
+
+    def _left_behind(self, owner: _Owner) -> Finding:
+        ref, digest = self.pool.ref, self.record.digest
+        node = self.evidence.node_of(ref, self.record)
+        if self.policy.node_evidence_required:
+            first_seen = self.judge.memory.first_seen.get((ref, digest), self.now)
+            evidence = self.evidence.node_evidence(node, first_seen, self.policy.node_gone_grace)
+            match evidence:
+                case Need():
+                    return self._incomplete(evidence.message, (evidence,))
+                case NodeSilent(name, why):
+                    message = f"{self._recorded_for}, whose pod is gone, but {why}: a container may run on there"
+                    return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node or name)
+                case NodeGood():
+                    pass
+        if isinstance(owner, _Replaced):
+            return self._release(Reason.OWNER_REPLACED, self._replaced_message(owner.pod), node=node, pod=owner.pod)
+        return self._release(Reason.OWNER_GONE, f"{self._recorded_for}, but no pod of that UID exists", node=node)
+
+    def _replaced_message(self, pod: Pod) -> str:
+        created = pod.metadata.creation_timestamp
+        when = f" at {created:%Y-%m-%dT%H:%M:%SZ}" if created else ""
+        shown = self.evidence.pod_addresses(pod)
+        uses = f"which uses {', '.join(shown)}" if shown else f"which is {pod.status.phase} and shows no address"
+        return f"{self._recorded_for}, but that pod was replaced{when} by UID {pod.metadata.uid}, {uses}"
+
+    # --- findings -------------------------------------------------------------------------------------------------
+
+    def _release(
+        self, reason: Reason, message: str, *, excepted: str = "", node: str = "", pod: Pod | None = None
+    ) -> Finding:
+        """A leak that may be released, unless somebody shows the address (`excepted`: the owner's own UID)."""
+        action = Action.RELEASE
+        for shower in self.evidence.shown.get(self.address, ()):
+            if not (excepted and shower.uid == excepted) and not self.evidence.apart(shower, self.pool.ref):
+                action, message = Action.NONE, f"{message}; kept, since {shower.who} shows the address"
+                break
+        return self._say(Verdict.LEAKED, reason, message, action=action, node=node, min_grace=self._min_grace(pod))
+
+    def _min_grace(self, pod: Pod | None) -> int:
+        """The owner's terminationGracePeriodSeconds, as far as it, its successor or its StatefulSet tells."""
+        known = [self.judge.memory.graces.get(self.record.uid, 0)]
+        if pod is not None:
+            known.append(pod.spec.termination_grace_period_seconds or 0)
+        found = self.evidence.stateful_set(*self.key)
+        if found is not None:
+            known.append(found[0].spec.template.spec.termination_grace_period_seconds or 0)
+        return max(known)
+
+    def _say(
+        self,
+        verdict: Verdict,
+        reason: Reason,
+        message: str,
+        *,
+        action: Action = Action.NONE,
+        node: str = "",
+        min_grace: int = 0,
+        needs: tuple[Need, ...] = (),
+    ) -> Finding:
+        parsed = isinstance(self.record.owner, ClaimedOwner)
+        return Finding(
+            self.pool.ref,
+            self.record.address,
+            verdict,
+            reason,
+            action,
+            message,
+            owner=OwnerId("Pod", *self.key, self.record.uid) if parsed else NoOwner(),
+            interface=self.interface if parsed else self.record.interface,
+            record_digest=self.record.digest,
+            node=node,
+            min_grace=min_grace,
+            needs=needs,
+        )
+
+
+def _party(user: Shower) -> str:
+    """Who holds an address: a pod, or a virtual machine, whose launcher pods share it while it migrates."""
+    return _party_of_pod(user.pod) if user.pod is not None else user.uid
+
+
+def _party_of(owner: _Owner, uid: str) -> str:
+    return _party_of_pod(owner.pod) if isinstance(owner, _Present) else uid
+
+
+def _party_of_pod(pod: Pod) -> str:
+    machine = next((r.name for r in pod.metadata.owner_references or () if r.kind == "VirtualMachineInstance"), "")
+    return f"vmi:{pod.metadata.namespace}/{machine}" if machine else pod.metadata.uid
+
+
+def _statuses(pod: Pod) -> Iterator[ContainerStatus]:
+    status = pod.status
+    for group in (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses):
+        yield from group or ()
+
+
+def _all_terminated(pod: Pod) -> bool:
+    """Whether every container of the spec, init and ephemeral ones included, reports that it is terminated."""
+    spec = pod.spec
+    wanted = {
+        c.name for group in (spec.containers, spec.init_containers, spec.ephemeral_containers) for c in group or ()
+    }
+    terminated = {s.name for s in _statuses(pod) if s.state is not None and s.state.terminated is not None}
+    reported = {s.name for s in _statuses(pod)}
+    return bool(reported) and wanted <= terminated and reported <= terminated
+
+
+def _ended_at(pod: Pod) -> datetime | None:
+    """When the last container ended; None unless all are terminated and one says when."""
+    if not _all_terminated(pod):
+        return None
+    times = [s.state.terminated.finished_at for s in _statuses(pod) if s.state and s.state.terminated]
+    return max((time for time in times if time is not None), default=None)

@@ -1,0 +1,1 @@
+"""The domain: addresses, pools, records, endpoints, owners and verdicts, and one module per IPAM. No I/O."""

@@ -1,0 +1,8 @@
+"""Every IPAM that poolwarden knows; a new one is one module and one line here."""
+
+from collections.abc import Mapping
+
+from poolwarden.ipam.inventory import Backend
+from poolwarden.ipam.spiderpool import Spiderpool
+
+BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (Spiderpool(),)}

@@ -1,0 +1,113 @@
+"""Verdicts: what was found about one record, endpoint or pool, why, and what may be done."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from poolwarden.ipam.kinds import Kind
+from poolwarden.ipam.pool import PoolRef
+
+
+class Verdict(StrEnum):
+    """The class of a finding."""
+
+    IN_USE = "InUse"
+    RETAINED = "Retained"
+    UNKNOWN = "Unknown"
+    LEAKED = "Leaked"
+    CONFLICT = "Conflict"
+    DRIFT = "Drift"
+
+
+class Reason(StrEnum):
+    """Why; stable words, documented in docs/reasons.md."""
+
+    # Unknown
+    EVIDENCE_INCOMPLETE = "EvidenceIncomplete"
+    RECORD_INVALID = "RecordInvalid"
+    OUT_OF_RANGE = "OutOfRange"
+    STATIC_POD = "StaticPod"
+    NODE_UNREACHABLE = "NodeUnreachable"
+    OWNER_STUCK = "OwnerStuck"
+    # Conflict
+    ADDRESS_HELD_TWICE = "AddressHeldTwice"
+    IN_USE_UNRECORDED = "InUseUnrecorded"
+    POOLS_OVERLAP = "PoolsOverlap"  # Drift between networks that are known to be apart
+    # InUse
+    OWNER_LIVE = "OwnerLive"
+    # Retained
+    STATEFUL_SET_ENTITLED = "StatefulSetEntitled"
+    VIRTUAL_MACHINE_ENTITLED = "VirtualMachineEntitled"
+    # Leaked
+    OWNER_GONE = "OwnerGone"
+    OWNER_REPLACED = "OwnerReplaced"
+    OWNER_FINISHED = "OwnerFinished"
+    OWNER_OVERDUE = "OwnerOverdue"
+    SURPLUS_FOR_OWNER = "SurplusForOwner"
+    NEVER_ATTACHED = "NeverAttached"
+    # Drift
+    ENDPOINT_STALE = "EndpointStale"
+    ENDPOINT_ORPHAN = "EndpointOrphan"
+    INTERFACE_DUPLICATED = "InterfaceDuplicated"
+    INTERFACE_EMPTY = "InterfaceEmpty"
+    ENDPOINT_MISSING = "EndpointMissing"
+    COUNT_MISMATCH = "CountMismatch"
+    RANGE_INVALID = "RangeInvalid"
+    ADDRESS_ON_TWO_INTERFACES = "AddressOnTwoInterfaces"
+    POOL_MISSING = "PoolMissing"
+
+
+class Action(StrEnum):
+    """What gc in release mode does about a finding once all clocks have run out."""
+
+    NONE = "none"
+    RELEASE = "release"
+    REPAIR = "repair"
+
+
+class OwnerId(Struct, frozen=True):
+    """The owner that a record or endpoint claims. `uid` is "" where the IPAM stores none."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" + (f" (UID {self.uid})" if self.uid else "")
+
+
+class NoOwner(Struct, frozen=True):
+    """The finding speaks of no owner: a pool itself, or a record whose owner cannot be parsed."""
+
+
+class Need(Struct, frozen=True):
+    """Evidence that was wanted and not read. `namespace` is "" for cluster-scoped kinds and for all namespaces."""
+
+    kind: Kind
+    namespace: str
+    message: str
+    command: str
+
+
+class Finding(Struct, frozen=True):
+    """One verdict.
+
+    `address` is canonical, None for a finding about the pool itself. `record_digest` is "" unless the finding is
+    about a record; `subject` names the object of an endpoint finding ("" otherwise). `node` is where the owner last ran, "" if unknown.
+    `min_grace` are seconds that the two sightings must be apart at least.
+    """
+
+    pool: PoolRef
+    address: str | None
+    verdict: Verdict
+    reason: Reason
+    action: Action
+    message: str
+    owner: OwnerId | NoOwner = NoOwner()
+    interface: str = ""
+    record_digest: str = ""
+    subject: str = ""
+    node: str = ""
+    min_grace: int = 0
+    needs: tuple[Need, ...] = ()

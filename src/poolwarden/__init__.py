@@ -1,0 +1,1 @@
+"""poolwarden keeps Kubernetes pod-IP pools truthful."""
