@@ -272,6 +272,7 @@ class _Endpoints:
             owner=OwnerId("Pod", endpoint.namespace, endpoint.name, endpoint.owner_uid) if endpoint.name else NoOwner(),
             interface=item.interface if item is not None else "",
             subject=f"{endpoint.namespace}/{endpoint.name}",
+            subject_digest=endpoint.digest,
             node=endpoint.node,
         )
 

@@ -176,6 +176,16 @@ class Evidence:
         except AddressError:
             return addresses_in(text)
 
+    @cached_property
+    def listed(self) -> dict[str, list[Endpoint]]:
+        """Endpoints of existing pods by the addresses that they list: what a later ADD may be answered with."""
+        found: dict[str, list[Endpoint]] = defaultdict(list)
+        for endpoint in self.endpoints.values():
+            if endpoint.owner_uid in self.pods_by_uid:
+                for item in endpoint.addresses:
+                    found[item.address].append(endpoint)
+        return found
+
     # --- networks -------------------------------------------------------------------------------------------------
 
     def plumbing(self, network: str) -> Plumbing:

@@ -267,7 +267,7 @@ class _Case:
         self.record = record
         self.now = judge.now
 
-    def finding(self) -> Finding:  # noqa: PLR0911 - one return a class of the design's order
+    def finding(self) -> Finding:
         """The first row of the design's table that holds."""
         record, claimed = self.record, self.record.owner
         if record.address is None:
@@ -562,6 +562,10 @@ class _Case:
             if not (excepted and shower.uid == excepted) and not self.evidence.apart(shower, self.pool.ref):
                 action, message = Action.NONE, f"{message}; kept, since {shower.who} shows the address"
                 break
+        for endpoint in self.evidence.listed.get(self.address, ()):
+            if endpoint.owner_uid != self.record.uid:
+                holder = f"{endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid})"
+                action, message = Action.NONE, f"{message}; kept, since the endpoint of {holder} lists the address"
         return self._say(Verdict.LEAKED, reason, message, action=action, node=node, min_grace=self._min_grace(pod))
 
     def _min_grace(self, pod: Pod | None) -> int:

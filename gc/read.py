@@ -29,7 +29,11 @@ def read_snapshot(cluster: Cluster, backends: Iterable[Backend], memory: Memory)
     """Everything that the given IPAMs' records are judged by. Unread kinds are told by their coverage, never by a short list."""
     chosen = tuple(backends)
     objects: dict[Kind, Listing[Any]] = {}
-    for kinds in ((b.pool_kind for b in chosen), (k for b in chosen for k in b.aside), (b.endpoint_kind for b in chosen)):
+    for kinds in (
+        (b.pool_kind for b in chosen),
+        (k for b in chosen for k in b.aside),
+        (b.endpoint_kind for b in chosen),
+    ):
         for kind in kinds:
             objects[kind] = cluster.list(kind, _type_of(kind, chosen))
     pods = cluster.list(PODS, Pod)
@@ -52,7 +56,7 @@ def read_snapshot(cluster: Cluster, backends: Iterable[Backend], memory: Memory)
     )
 
 
-def installed(cluster: Cluster, backends: Sequence[Backend], snapshot: Snapshot) -> tuple[Backend, ...]:
+def installed(backends: Sequence[Backend], snapshot: Snapshot) -> tuple[Backend, ...]:
     """Those IPAMs whose pools the cluster serves, or may serve."""
     return tuple(b for b in backends if not isinstance(snapshot.coverage[b.pool_kind], NotInstalled))
 
@@ -61,7 +65,9 @@ def reread_pools(cluster: Cluster, backend: Backend, refs: Iterable[PoolRef]) ->
     """The records (address -> UID) of pools as they are now; a pool that cannot be read is left out."""
     later: dict[PoolRef, Mapping[str, str]] = {}
     for ref in refs:
-        found = cluster.get(backend.pool_kind, backend.item_type(backend.pool_kind), name=ref.name, namespace=ref.namespace)
+        found = cluster.get(
+            backend.pool_kind, backend.item_type(backend.pool_kind), name=ref.name, namespace=ref.namespace
+        )
         if isinstance(found, Found):
             pool = backend.inventory({backend.pool_kind: [found.item]}).pools[0]
             later[ref] = {record.address: record.uid for record in pool.readable_records if record.address is not None}
@@ -90,7 +96,9 @@ def unread(snapshot: Snapshot) -> tuple[str, ...]:
         ),
     )
     lines = [c.message for c, _ in listings if isinstance(c, Incomplete) and c.doubt is not Doubt.NOT_GIVEN]
-    lines += [f"{broken.where}: {broken.name} cannot be read: {broken.error}" for _, items in listings for broken in items]
+    lines += [
+        f"{broken.where}: {broken.name} cannot be read: {broken.error}" for _, items in listings for broken in items
+    ]
     return tuple(dict.fromkeys(lines))
 
 

@@ -1,5 +1,7 @@
 """Endpoints: the per-pod objects in which an IPAM lists a pod's NICs and addresses."""
 
+from hashlib import blake2b
+
 from msgspec import Struct
 
 from poolwarden.ipam.kinds import Kind
@@ -50,3 +52,8 @@ class Endpoint(Struct, frozen=True):
     def addresses(self) -> tuple[EndpointAddress, ...]:
         """Every address of every NIC."""
         return tuple(address for item in self.items for address in item.addresses)
+
+    @property
+    def digest(self) -> str:
+        """A short hash (16 hex digits) of which object it is, whose, and which NICs it lists."""
+        return blake2b(repr((self.uid, self.owner_uid, self.items)).encode(), digest_size=8).hexdigest()

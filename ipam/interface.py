@@ -37,7 +37,7 @@ class InvalidName(Struct, frozen=True, tag=True):
     message: str
 
 
-def check_name(name: str) -> ValidName | InvalidName:  # noqa: PLR0911 - one return a rule reads as the list of rules
+def check_name(name: str) -> ValidName | InvalidName:
     """Judge an interface name. Length counts bytes, not characters."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if not name:

@@ -57,6 +57,10 @@ class Backend(Protocol):
         """Domain objects from decoded ones."""
         ...
 
+    def record(self, key: str, raw: bytes) -> Record:
+        """The record that an entry of a pool is: its key, and its value as JSON text."""
+        ...
+
     def nics_drawing_from(self, pod: Pod, pool: str, nics: int) -> int:
         """How many of a pod's `nics` NICs may draw from a pool, as far as its annotations tell; `nics` if they do not."""
         ...

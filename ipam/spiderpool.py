@@ -168,6 +168,10 @@ class Spiderpool:
             tuple(endpoint_of(item) for item in objects.get(ENDPOINTS, ())),
         )
 
+    def record(self, key: str, raw: bytes) -> Record:
+        """The record that an entry of allocatedIPs is."""
+        return record_of((key, Raw(raw)))
+
     def nics_drawing_from(self, pod: Pod, pool: str, nics: int) -> int:
         """`ippools` gives each NIC its own list of pools; every other source applies to whichever NIC is attached."""
         text = pod.annotations.ippools

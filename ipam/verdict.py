@@ -94,7 +94,7 @@ class Finding(Struct, frozen=True):
     """One verdict.
 
     `address` is canonical, None for a finding about the pool itself. `record_digest` is "" unless the finding is
-    about a record; `subject` names the object of an endpoint finding ("" otherwise). `node` is where the owner last ran, "" if unknown.
+    about a record; `subject` and `subject_digest` tell the endpoint that a finding is about ("" otherwise). `node` is where the owner last ran, "" if unknown.
     `min_grace` are seconds that the two sightings must be apart at least.
     """
 
@@ -108,6 +108,7 @@ class Finding(Struct, frozen=True):
     interface: str = ""
     record_digest: str = ""
     subject: str = ""
+    subject_digest: str = ""
     node: str = ""
     min_grace: int = 0
     needs: tuple[Need, ...] = ()

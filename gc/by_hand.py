@@ -1,0 +1,181 @@
+"""`release` and `restore`: what an operator does to one address, under every guard but grace and cooldown."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from poolwarden.cluster.interface import Cluster, Written
+from poolwarden.gc.brakes import Braked, brake
+from poolwarden.gc.evidence import Evidence
+from poolwarden.gc.examine import Judged, by_pool, examine, pools_of
+from poolwarden.gc.guard import POOL_GUARDS, PoolGuard, Released, status_change
+from poolwarden.gc.live import LiveReads
+from poolwarden.gc.policy import Policy
+from poolwarden.gc.release import Outcome, restore
+from poolwarden.gc.repair import NotDone
+from poolwarden.gc.snapshot import covers
+from poolwarden.gc.sweep import Settings, Sweep
+from poolwarden.ipam.inventory import Backend
+from poolwarden.ipam.pool import Pool, Record
+from poolwarden.ipam.registry import BACKENDS
+from poolwarden.ipam.verdict import Action, Finding
+
+
+class Guard(StrEnum):
+    """The guard that refused."""
+
+    POOL = "Pool"
+    RECORD = "Record"
+    DIGEST = "Digest"
+    VERDICT = "Verdict"
+    BRAKE = "Brake"
+    LIVE_READ = "LiveRead"
+    IN_USE = "InUse"
+    HISTORY = "History"
+
+
+class Did(Struct, frozen=True, tag=True):
+    """It was done."""
+
+    message: str
+
+
+class Refused(Struct, frozen=True, tag=True):
+    """A guard said no."""
+
+    guard: Guard
+    message: str
+
+
+class CouldNot(Struct, frozen=True, tag=True):
+    """It could not be done, or not be judged."""
+
+    message: str
+
+
+ByHand = Did | Refused | CouldNot
+Wait = Callable[[float], bool]
+
+
+class Proposal(Struct, frozen=True):
+    """A record that every guard lets go, before the operator has said yes."""
+
+    judged: Judged
+    pool: Pool
+    finding: Finding
+
+
+def propose(
+    cluster: Cluster, default: Policy, address: str, pool_name: str, digest: str
+) -> Proposal | Refused | CouldNot:
+    """Judge one record for release by hand. `digest` must be the record's, as `explain` shows it."""
+    judged = examine(cluster, default, heed_restored=False)
+    pool = _pool(judged, pool_name)
+    if not isinstance(pool, Pool):
+        return pool
+    record = _record(pool, address, digest)
+    if not isinstance(record, Record):
+        return record
+    findings = by_pool(judged.findings)[pool.ref]
+    finding = next(item for item in findings if item.record_digest == digest)
+    if finding.needs:
+        return CouldNot(finding.message)
+    if finding.action is not Action.RELEASE:
+        return Refused(Guard.VERDICT, f"{finding.verdict} · {finding.reason}: {finding.message}")
+    guard = judged.guards.by_pool.get(pool.ref)
+    generation, spent = (guard.metadata.generation, guard.status.spent_generation) if guard else (0, 0)
+    state = brake(findings, judged.guards.policies.of(pool.ref), generation, spent)
+    return Refused(Guard.BRAKE, state.why) if isinstance(state, Braked) else Proposal(judged, pool, finding)
+
+
+def release_by_hand(cluster: Cluster, default: Policy, proposal: Proposal, wait: Wait) -> ByHand:
+    """Release what was proposed, if the live reads still say so."""
+    sweep = Sweep(cluster, Settings(default=default), wait)
+    results = sweep.release_one(proposal.judged, proposal.pool, proposal.finding)
+    if not results:
+        return CouldNot("; ".join(sweep.problems) or "nothing was done")
+    match results[0].outcome:
+        case Outcome.RELEASED:
+            return Did(f"{proposal.finding.address} released from {proposal.pool.ref.name}")
+        case Outcome.FAILED:
+            return CouldNot(results[0].message)
+        case Outcome.KEPT | Outcome.GONE | Outcome.RESTORED:
+            return Refused(Guard.LIVE_READ, results[0].message)
+
+
+def restore_by_hand(cluster: Cluster, default: Policy, address: str, pool_name: str, wait: Wait) -> ByHand:
+    """Put the record of an address that gc released last back, if nobody has or shows the address."""
+    judged = examine(cluster, default)
+    pool = _pool(judged, pool_name)
+    if not isinstance(pool, Pool):
+        return pool
+    guard = judged.guards.by_pool.get(pool.ref)
+    past = [item for item in guard.status.released if item.address == address] if guard is not None else []
+    if guard is None or not past or past[-1].restored_at is not None:
+        return Refused(Guard.HISTORY, f"gc has released no record of {address} in {pool_name} that is not back already")
+    if guard.status.pool_uid != pool.uid:
+        return Refused(Guard.HISTORY, f"{address} was released from an earlier pool named {pool_name}")
+    if not covers(judged.snapshot.pods.coverage, past[-1].owner.namespace if past[-1].owner else ""):
+        return CouldNot("whether the address is in use is not known, since not all pods could be read")
+    backend = BACKENDS[pool.ref.ipam]
+    users = next(_users(judged, backend, pool, address, past[-1]), "")
+    if users:
+        return Refused(Guard.IN_USE, users)
+    done = restore(LiveReads(cluster, backend, judged.snapshot), pool.ref, address, past[-1].record.encode(), wait)
+    if isinstance(done, NotDone):
+        return CouldNot(done.why)
+    return _note_restored(cluster, guard, past[-1], cluster.now().replace(microsecond=0))
+
+
+def _note_restored(cluster: Cluster, guard: PoolGuard, item: Released, now: datetime) -> ByHand:
+    """Write down that the record is back, so that gc holds it."""
+    back = msgspec.structs.replace(item, restored_at=now)
+    released = tuple(back if entry == item else entry for entry in guard.status.released)
+    body = status_change(guard, msgspec.structs.replace(guard.status, released=released))
+    outcome = cluster.patch(POOL_GUARDS, body, name=guard.metadata.name, subresource="status")
+    done = f"{item.address} is recorded for {item.record} again"
+    if isinstance(outcome, Written):
+        return Did(done)
+    return CouldNot(f"{done}, but its PoolGuard could not be told, so gc will judge it as any other record")
+
+
+def _users(judged: Judged, backend: Backend, pool: Pool, address: str, item: Released) -> Iterator[str]:
+    """Who has the address or shows it, the record's own owner aside."""
+    owner = item.owner.uid if item.owner is not None else ""
+    for other in pools_of(judged.snapshot):
+        if other.ref.ipam == pool.ref.ipam:
+            for record in other.readable_records:
+                if record.address == address:
+                    yield f"{other.ref.name} records {address} for {record.raw.decode('utf-8', 'replace')}"
+    evidence = Evidence(judged.snapshot, backend, judged.at)
+    for shower in evidence.shown.get(address, ()):
+        if not (owner and shower.uid == owner) and not evidence.apart(shower, pool.ref):
+            yield f"{shower.who} shows {address}"
+    for endpoint in evidence.listed.get(address, ()):
+        if endpoint.owner_uid != owner:
+            yield f"the endpoint of {endpoint.namespace}/{endpoint.name} lists {address}"
+
+
+def _pool(judged: Judged, name: str) -> Pool | Refused | CouldNot:
+    found = [pool for pool in pools_of(judged.snapshot) if pool.ref.name == name or str(pool.ref) == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        return Refused(Guard.POOL, f"{name} names several pools: {', '.join(str(pool.ref) for pool in found)}")
+    if judged.problems:
+        return CouldNot(f"pool {name} was not found, and not everything could be read: {judged.problems[0]}")
+    return Refused(Guard.POOL, f"there is no pool {name}")
+
+
+def _record(pool: Pool, address: str, digest: str) -> Record | Refused:
+    records = [record for record in pool.readable_records if record.address == address]
+    if not records:
+        return Refused(Guard.RECORD, f"{pool.ref.name} has no record of {address}")
+    found = next((record for record in records if record.digest == digest), None)
+    if found is None:
+        held = ", ".join(record.digest for record in records)
+        return Refused(Guard.DIGEST, f"the record of {address} has digest {held}, not {digest}")
+    return found

@@ -1,0 +1,217 @@
+"""One pool's way through a sweep: what its ledger says after this sweep's findings, what is due, and its guard's status."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from poolwarden.gc.brakes import Acknowledged, Braked, Open, brake
+from poolwarden.gc.examine import Judged, cooling
+from poolwarden.gc.guard import (
+    FindingCounts,
+    GuardCondition,
+    GuardStatus,
+    NodeGone,
+    PoolGuard,
+    Released,
+    addresses_of,
+    condition,
+    merged_released,
+)
+from poolwarden.gc.ledger import Entry, Phase, advance, bounded, digest_of, due, sighted
+from poolwarden.gc.policy import Ceiling, Mode, Policy
+from poolwarden.gc.snapshot import covers
+from poolwarden.gc.states import count
+from poolwarden.ipam.pool import Pool, RecordsUnreadable
+from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
+
+LONGEST_TOLD = 20
+"""Conflicts that the condition Conflicted names; more are counted."""
+
+
+class Course:
+    """One pool in one sweep. Made by `plan`; the sweep then marks, acts, and takes the status that is left.
+
+    `guard` and `before` are the guard and its status as last read or written (`before`: at the start of the sweep).
+    """
+
+    def __init__(
+        self, pool: Pool, policy: Policy, guard: PoolGuard | None, status: GuardStatus, findings: list[Finding]
+    ) -> None:
+        self.pool = pool
+        self.policy = policy
+        self.guard = guard
+        self.status = status
+        self.before = status
+        self.findings = findings
+        self.entries: list[Entry] = list(status.ledger)
+        self.vanished: list[Entry] = []
+        self.detected: tuple[Finding, ...] = ()
+        self.due: list[tuple[Entry, Finding]] = []
+        self.marked: list[Entry] = []
+        self.brake: Open | Acknowledged | Braked = Open()
+        self.nodes_gone: tuple[NodeGone, ...] = status.nodes_gone
+        self._released: list[Released] = []
+        self._gone: set[str] = set()
+        self._omitted = 0
+
+    @property
+    def off(self) -> bool:
+        """Whether the operator wants gc to leave the pool alone, its guard included."""
+        return self.policy.mode is Mode.OFF
+
+    def force_due(self, finding: Finding, now: datetime) -> Entry:
+        """An entry for this finding whose grace and cooldown are taken as over."""
+        known = next((item for item in self.entries if item.record_digest == digest_of(finding)), None)
+        entry = msgspec.structs.replace(known or sighted(finding, now), phase=Phase.COOLDOWN, due_at=now)
+        self.entries = [*(item for item in self.entries if item.record_digest != entry.record_digest), entry]
+        return entry
+
+    def mark_due(self) -> None:
+        """Mark what is due as Releasing, each with its record's text."""
+        records = {record.digest: record.raw.decode() for record in self.pool.readable_records}
+        wanted = {entry.record_digest for entry, _ in self.due}
+        self.entries = [
+            msgspec.structs.replace(entry, phase=Phase.RELEASING, record=records.get(entry.record_digest, ""))
+            if entry.record_digest in wanted
+            else entry
+            for entry in self.entries
+        ]
+
+    def marks(self) -> list[Entry]:
+        """The entries marked in this sweep."""
+        wanted = {entry.record_digest for entry, _ in self.due}
+        return [entry for entry in self.entries if entry.record_digest in wanted]
+
+    def settled(self, entry: Entry, *, released: Released | None = None, left_pool: bool = False) -> None:
+        """Take an entry off the ledger, and note what was released."""
+        self.entries = [item for item in self.entries if item.record_digest != entry.record_digest]
+        self.vanished = [item for item in self.vanished if item.record_digest != entry.record_digest]
+        if released is not None:
+            self._released.append(released)
+        if left_pool:
+            self._gone.add(entry.record_digest)
+
+    def status_now(self, now: datetime) -> GuardStatus:
+        """The status that this sweep leaves so far."""
+        ledger = bounded((*self.entries, *self.vanished))
+        left = [finding for finding in self.findings if finding.record_digest not in self._gone]
+        verdicts = [finding.verdict for finding in left]
+        released, self._released = merged_released(self.status.released, self._released), []
+        return GuardStatus(
+            observed_at=now,
+            pool_uid=self.pool.uid,
+            addresses=addresses_of(count(self.pool, left, cooling(ledger.entries))),
+            findings=FindingCounts(
+                leaked=verdicts.count(Verdict.LEAKED),
+                conflict=verdicts.count(Verdict.CONFLICT),
+                drift=verdicts.count(Verdict.DRIFT),
+                unknown=verdicts.count(Verdict.UNKNOWN),
+            ),
+            ledger=ledger.entries,
+            ledger_omitted=self._omitted + ledger.omitted,
+            released=released,
+            nodes_gone=self.nodes_gone,
+            extended=self.status.extended,
+            spent_generation=self._spent_generation(),
+            conditions=self._conditions(now),
+        )
+
+    def advance(self, judged: Judged, ceiling: Ceiling) -> None:
+        """Count this sweep's findings and find what is due under that ceiling."""
+        step = advance(self.entries, self.findings, self.policy, judged.at)
+        self.vanished = _vanished(self.entries, self.findings)
+        self.entries = list(step.ledger.entries)
+        self._omitted = step.ledger.omitted
+        self.detected = step.detected
+        self.nodes_gone = _nodes_gone(judged, self.entries, self.findings)
+        generation = self.guard.metadata.generation if self.guard is not None else 0
+        self.brake = brake(self.findings, self.policy, generation, self.status.spent_generation)
+        if self.policy.may_release(ceiling) and not isinstance(self.brake, Braked):
+            self.due = due(self.entries, self.findings, judged.at)
+
+    def _spent_generation(self) -> int:
+        """An acknowledgement is spent when Braked clears; the next one needs a new spec generation."""
+        was = any(item.type == "Braked" and item.status == "True" for item in self.before.conditions)
+        if was and isinstance(self.brake, Open) and self.policy.acknowledged_leaks and self.guard is not None:
+            return self.guard.metadata.generation
+        return self.status.spent_generation
+
+    def _conditions(self, now: datetime) -> tuple[GuardCondition, ...]:
+        generation = self.guard.metadata.generation if self.guard is not None else 0
+        old = self.status.conditions
+        doubts = doubts_of(self.findings)
+        conflicts = told_conflicts(self.findings)
+        match self.brake:
+            case Open():
+                braked, reason, why = False, "Open", "nothing unusual"
+            case Acknowledged(why=why):
+                braked, reason = True, "Acknowledged"
+            case Braked(why=why):
+                braked, reason = True, "TooManyLeaks"
+        fresh = [
+            condition(old, kind, status=status, reason=word, message=message, now=now, generation=generation)
+            for kind, status, word, message in (
+                (
+                    "Complete",
+                    not doubts,
+                    "EvidenceIncomplete" if doubts else "AllRead",
+                    doubts or "all evidence was read",
+                ),
+                ("Conflicted", bool(conflicts), "AddressConflict" if conflicts else "NoConflict", conflicts or "none"),
+                ("Braked", braked, reason, why),
+            )
+        ]
+        names = {item.type for item in fresh}
+        return (*fresh, *(item for item in old if item.type not in names))
+
+
+def plan(judged: Judged, pool: Pool, findings: list[Finding], ceiling: Ceiling) -> Course:
+    """The course of one pool. A pool that is Off, or whose records cannot be read, keeps its ledger as it is."""
+    guard = judged.guards.by_pool.get(pool.ref)
+    ours = guard is not None and guard.status.pool_uid in {"", pool.uid}
+    status = guard.status if guard is not None and ours else GuardStatus()
+    course = Course(pool, judged.guards.policies.of(pool.ref), guard, status, findings)
+    if not course.off and not isinstance(pool.records, RecordsUnreadable):
+        course.advance(judged, ceiling)
+    return course
+
+
+def told_conflicts(findings: Iterable[Finding]) -> str:
+    """The conflicts as the condition Conflicted tells them, a line each; "" if there are none."""
+    lines = [conflict_line(finding) for finding in findings if finding.verdict is Verdict.CONFLICT]
+    more = [f"and {len(lines) - LONGEST_TOLD} more"] if len(lines) > LONGEST_TOLD else []
+    return "\n".join((*lines[:LONGEST_TOLD], *more))
+
+
+def conflict_line(finding: Finding) -> str:
+    """One conflict, in a line."""
+    return f"{finding.reason}: {finding.message}"
+
+
+def doubts_of(findings: Iterable[Finding]) -> str:
+    """What a pool's verdicts lacked, in one line; "" if nothing."""
+    doubts: dict[str, None] = {}
+    for finding in findings:
+        if finding.address is None and finding.verdict is Verdict.UNKNOWN:
+            doubts[finding.message] = None
+        doubts |= {need.message: None for need in finding.needs}
+    return "; ".join(doubts)[:1024]
+
+
+def _vanished(old: Iterable[Entry], findings: Iterable[Finding]) -> list[Entry]:
+    """Entries marked Releasing by a sweep that ended before it could say so, whose record is gone."""
+    present = {digest_of(finding) for finding in findings}
+    return [e for e in old if e.phase is Phase.RELEASING and e.record and e.record_digest not in present]
+
+
+def _nodes_gone(judged: Judged, entries: Iterable[Entry], findings: Iterable[Finding]) -> tuple[NodeGone, ...]:
+    """The nodes that records wait for and that do not exist, and since when that is known."""
+    nodes = judged.snapshot.nodes
+    if not covers(nodes.coverage, ""):
+        return ()
+    waiting = {entry.node for entry in entries}
+    waiting |= {f.node for f in findings if f.action is Action.RELEASE or f.reason is Reason.NODE_UNREACHABLE}
+    there = {node.metadata.name for node in nodes.items} | {item.name for item in nodes.unreadable}
+    known, now = judged.snapshot.memory.nodes_gone, judged.at.replace(microsecond=0)
+    return tuple(NodeGone(name, known.get(name, now)) for name in sorted(waiting - there - {""}))

@@ -1,0 +1,138 @@
+"""Read and judge, and nothing else: what `audit`, `explain` and every sweep begin with."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from poolwarden.cluster.interface import Cluster, Doubt, Incomplete, Listing
+from poolwarden.gc.guard import POOL_GUARDS, Guards, PoolGuard, read_guards, remember
+from poolwarden.gc.judge import judge
+from poolwarden.gc.ledger import Entry, Ledger, Phase
+from poolwarden.gc.policy import Policy
+from poolwarden.gc.read import installed, read_snapshot, reread_pools, unread, with_later
+from poolwarden.gc.snapshot import Memory, Snapshot
+from poolwarden.gc.states import States, Uncounted, count
+from poolwarden.ipam.inventory import Backend
+from poolwarden.ipam.pool import Pool, PoolRef
+from poolwarden.ipam.registry import BACKENDS
+from poolwarden.ipam.verdict import Finding, Reason
+
+
+class Judged(Struct, frozen=True):
+    """A snapshot and what was found in it. `problems` are lines for people: what could not be read, or was missing."""
+
+    at: datetime
+    guards: Guards
+    backends: tuple[Backend, ...]
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+    problems: tuple[str, ...]
+
+
+class PoolReport(Struct, frozen=True):
+    """One pool, counted."""
+
+    pool: Pool
+    states: States | Uncounted
+    findings: tuple[Finding, ...]
+    ledger: Ledger
+
+
+def examine(
+    cluster: Cluster,
+    default: Policy,
+    ipams: Sequence[str] = (),
+    graces: Mapping[str, int] | None = None,
+    *,
+    heed_restored: bool = True,
+) -> Judged:
+    """Read everything and judge it. `ipams` are names (none: all installed ones), `graces` as in `Memory`.
+
+    A record that `restore` put back is held against gc (`heed_restored`), not against an operator's own hand.
+
+    A conflict of unrecorded use is confirmed by reading its pool once more: a pod whose ADD came between the two reads
+    is no conflict.
+    """
+    chosen = [BACKENDS[name] for name in ipams or BACKENDS]
+    guard_list: Listing[PoolGuard] = cluster.list(POOL_GUARDS, PoolGuard)
+    guards = read_guards(guard_list, default)
+    snapshot = read_snapshot(cluster, chosen, Memory())
+    uids = {pool.ref: pool.uid for pool in pools_of(snapshot)}
+    memory = remember(guards, uids, graces or {})
+    memory = memory if heed_restored else msgspec.structs.replace(memory, held=frozenset())
+    snapshot = msgspec.structs.replace(snapshot, memory=memory)
+    at = cluster.now()
+    findings = judge(snapshot, guards.policies, at)
+    suspects = {f.pool for f in findings if f.reason in {Reason.IN_USE_UNRECORDED, Reason.ADDRESS_HELD_TWICE}}
+    if suspects:
+        for backend in chosen:
+            refs = sorted(ref for ref in suspects if ref.ipam == backend.name and ref in uids)
+            snapshot = with_later(snapshot, reread_pools(cluster, backend, refs))
+        findings = judge(snapshot, guards.policies, at)
+    backends = installed(chosen, snapshot)
+    problems = [*guards.problems, *unread(snapshot)]
+    match guard_list.coverage:
+        case Incomplete(doubt, message) if doubt is not Doubt.NOT_GIVEN:
+            problems.append(message)
+        case _:
+            pass
+    absent = [name for name in ipams if BACKENDS[name] not in backends]
+    problems += [f"{name}: its custom resources are not installed here" for name in absent]
+    problems += needs_of(findings)
+    return Judged(at, guards, backends, snapshot, tuple(findings), tuple(dict.fromkeys(problems)))
+
+
+def needs_of(findings: Iterable[Finding]) -> list[str]:
+    """One line for each piece of evidence that a verdict lacked, and for each pool that cannot be read."""
+    lines: dict[str, None] = {}
+    for finding in findings:
+        for item in finding.needs:
+            lines[f"{item.message}; complete it with: {item.command}" if item.command else item.message] = None
+        if finding.address is None and finding.reason is Reason.EVIDENCE_INCOMPLETE:
+            lines[finding.message] = None
+    return list(lines)
+
+
+def pools_of(snapshot: Snapshot) -> list[Pool]:
+    """Every pool of a snapshot, by reference."""
+    pools = (pool for inventory in snapshot.inventories for pool in inventory.pools)
+    return sorted(pools, key=lambda pool: pool.ref)
+
+
+def by_pool(findings: Iterable[Finding]) -> dict[PoolRef, list[Finding]]:
+    """Findings by the pool that they are filed under."""
+    sorted_out: dict[PoolRef, list[Finding]] = {}
+    for finding in findings:
+        sorted_out.setdefault(finding.pool, []).append(finding)
+    return sorted_out
+
+
+def pool_reports(judged: Judged, ledgers: Mapping[PoolRef, Ledger]) -> tuple[PoolReport, ...]:
+    """Each pool with its states, its findings and its ledger."""
+    findings = by_pool(judged.findings)
+    return tuple(
+        PoolReport(
+            pool,
+            count(pool, findings.get(pool.ref, ()), cooling(ledgers.get(pool.ref, Ledger()).entries)),
+            tuple(findings.get(pool.ref, ())),
+            ledgers.get(pool.ref, Ledger()),
+        )
+        for pool in pools_of(judged.snapshot)
+    )
+
+
+def kept_ledgers(judged: Judged) -> dict[PoolRef, Ledger]:
+    """The ledgers as the guards keep them; none for a pool that was deleted and made anew."""
+    uids = {pool.ref: pool.uid for pool in pools_of(judged.snapshot)}
+    return {
+        ref: Ledger(guard.status.ledger, guard.status.ledger_omitted)
+        for ref, guard in judged.guards.by_pool.items()
+        if guard.status.pool_uid in {"", uids.get(ref)}
+    }
+
+
+def cooling(entries: Iterable[Entry]) -> frozenset[str]:
+    """The digests of records in cooldown."""
+    return frozenset(entry.record_digest for entry in entries if entry.phase in {Phase.COOLDOWN, Phase.RELEASING})

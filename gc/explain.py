@@ -1,0 +1,96 @@
+"""The whole story of one address: who recorded it, who shows it, what was decided and what happens next."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from poolwarden.gc.evidence import Evidence
+from poolwarden.gc.examine import Judged, kept_ledgers
+from poolwarden.gc.ledger import Entry, Ledger, Phase
+from poolwarden.gc.policy import Ceiling, Policy
+from poolwarden.ipam.pool import Pool, Record
+from poolwarden.ipam.verdict import Action, Finding, Verdict
+
+
+def explain(judged: Judged, address: str, pools: Sequence[str]) -> tuple[str, bool]:
+    """The story of a canonical address in the pools of these names (none: all), and whether there is a finding to report."""
+    blocks: list[str] = []
+    reported = False
+    for backend in judged.backends:
+        evidence = Evidence(judged.snapshot, backend, judged.at)
+        for pool in evidence.pools:
+            records = [record for record in pool.readable_records if record.address == address]
+            findings = [f for f in judged.findings if f.pool == pool.ref and f.address == address]
+            if pools and pool.ref.name not in pools:
+                continue
+            if not records and not findings and address not in pool.configured:
+                continue
+            reported |= any(f.verdict not in {Verdict.IN_USE, Verdict.RETAINED} for f in findings)
+            blocks.append("\n".join(_story(judged, evidence, pool, address, records, findings)))
+    if not blocks:
+        return f"{address} is in no pool that was read" + (f" (looked in {', '.join(pools)})" if pools else ""), False
+    return "\n\n".join(blocks), reported
+
+
+def _story(
+    judged: Judged, evidence: Evidence, pool: Pool, address: str, records: Sequence[Record], findings: Sequence[Finding]
+) -> Iterator[str]:
+    policy = judged.guards.policies.of(pool.ref)
+    ledger = kept_ledgers(judged).get(pool.ref, Ledger())
+    yield f"{address} in {pool.ref}"
+    yield f"  range     {_range(pool, address)}"
+    for record in records:
+        yield f"  record    {record.raw.decode('utf-8', 'replace')}"
+        yield f"  digest    {record.digest}"
+    if not records:
+        yield "  record    none"
+    for shower in evidence.shown.get(address, ()):
+        via = f"network {shower.network}, interface {shower.interface}" if shower.network else "podIPs or status"
+        yield f"  shown by  {shower.who} ({via})"
+    for endpoint in evidence.endpoints.values():
+        for item in endpoint.items:
+            if any(listed.address == address for listed in item.addresses):
+                nic = item.interface or "no interface name"
+                yield f"  endpoint  {endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid}, {nic}, node {endpoint.node})"
+    for finding in findings:
+        yield f"  verdict   {finding.verdict} · {finding.reason}, action {finding.action}"
+        yield f"            {finding.message}"
+    for released in _released(judged, pool, address):
+        yield f"  history   {released}"
+    for entry in ledger.entries:
+        if entry.address == address:
+            yield f"  ledger    {entry.phase}, first seen {entry.first_seen:%Y-%m-%dT%H:%M:%SZ}"
+    yield f"  next      {_next(findings, [e for e in ledger.entries if e.address == address], policy, judged.at)}"
+
+
+def _range(pool: Pool, address: str) -> str:
+    if address in pool.ranges:
+        return f"inside {pool.configured}"
+    return f"inside {pool.configured}, but reserved" if address in pool.configured else f"outside {pool.configured}"
+
+
+def _released(judged: Judged, pool: Pool, address: str) -> Iterator[str]:
+    guard = judged.guards.by_pool.get(pool.ref)
+    for item in guard.status.released if guard is not None else ():
+        if item.address == address:
+            back = f", put back {item.restored_at:%Y-%m-%dT%H:%M:%SZ}" if item.restored_at else ""
+            yield f"released {item.released_at:%Y-%m-%dT%H:%M:%SZ} ({item.reason}): {item.record}{back}"
+
+
+def _next(findings: Sequence[Finding], entries: Sequence[Entry], policy: Policy, now: datetime) -> str:
+    wanted = next((finding for finding in findings if finding.action is not Action.NONE), None)
+    if wanted is None:
+        return "nothing: gc leaves it alone"
+    modes = [mode.value for mode in Ceiling if policy.may_release(mode)]
+    where = f"by gc in mode {' or '.join(modes)}" if modes else "by no gc: the pool's guard forbids it"
+    if not entries:
+        grace = max(policy.grace, wanted.min_grace)
+        return f"{wanted.action} {where}, after {grace} s of grace and {policy.cooldown} s of cooldown from its first sighting"
+    entry = entries[0]
+    if entry.due_at is None:
+        return f"{wanted.action} {where}, once its grace has begun to count"
+    if entry.phase is Phase.SIGHTED:
+        return (
+            f"cooldown of {policy.cooldown} s from {entry.due_at:%Y-%m-%dT%H:%M:%SZ} on, then {wanted.action} {where}"
+        )
+    late = " (due now)" if entry.due_at <= now else ""
+    return f"{wanted.action} {where} from {entry.due_at:%Y-%m-%dT%H:%M:%SZ} on{late}"

@@ -1,0 +1,292 @@
+"""PoolGuard: an operator's settings for one pool, and gc's memory of it (`poolguards.poolwarden.dev/v1alpha1`)."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from poolwarden.cluster.interface import Listing
+from poolwarden.gc.ledger import Entry, LedgerOwner, Phase
+from poolwarden.gc.policy import Mode, Policies, Policy, Retention, RetentionRule
+from poolwarden.gc.snapshot import Memory
+from poolwarden.gc.states import States, Uncounted
+from poolwarden.ipam.kinds import Kind
+from poolwarden.ipam.objects import Metadata
+from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.ranges import RangeError, address_set, parse_range
+
+POOL_GUARDS = Kind("poolwarden.dev", "v1alpha1", "poolguards", "PoolGuard", namespaced=False)
+MADE_BY = "poolwarden.dev/made-by"
+LONGEST_NAME = 253
+REFRESH = timedelta(minutes=30)
+"""An otherwise unchanged status is written again after this long, so that `observedAt` tells that gc lives."""
+MOST_RELEASED = 100
+
+
+class GuardPoolRef(Struct, frozen=True):
+    """spec.poolRef."""
+
+    ipam: str
+    name: str
+    namespace: str | None = None
+
+    @property
+    def ref(self) -> PoolRef:
+        """The pool it names."""
+        return PoolRef(self.ipam, self.namespace or "", self.name)
+
+
+class SetRetention(Struct, frozen=True, rename="camel"):
+    """spec.retention.statefulSets."""
+
+    policy: RetentionRule = RetentionRule.WHILE_ENTITLED
+    after_seconds: int = 0
+
+
+class GuardRetention(Struct, frozen=True, rename="camel"):
+    """spec.retention."""
+
+    stateful_sets: SetRetention = SetRetention()
+
+
+class GuardSpec(Struct, frozen=True, rename="camel"):
+    """spec: what is None takes the program's default."""
+
+    pool_ref: GuardPoolRef
+    mode: Mode | None = None
+    grace_seconds: int | None = None
+    cooldown_seconds: int | None = None
+    max_releases_per_sweep: int | None = None
+    max_release_percent: int | None = None
+    acknowledged_leaks: int | None = None
+    finished_pods: str | None = None
+    node_evidence: str | None = None
+    retention: GuardRetention | None = None
+    keep: tuple[str, ...] | None = None
+    ignore_namespaces: tuple[str, ...] | None = None
+
+
+class Addresses(Struct, frozen=True):
+    """status.addresses: decimal strings, since a /64 overflows an int64; None where they cannot be counted."""
+
+    size: str | None = None
+    allocated: str | None = None
+    unknown: str | None = None
+    cooldown: str | None = None
+    free: str | None = None
+
+
+class FindingCounts(Struct, frozen=True):
+    """status.findings."""
+
+    leaked: int = 0
+    conflict: int = 0
+    drift: int = 0
+    unknown: int = 0
+
+
+class Released(Struct, frozen=True, rename="camel"):
+    """A record that gc took out of the pool, and what `restore` puts back."""
+
+    address: str
+    record: str
+    record_digest: str
+    reason: str
+    released_at: datetime
+    owner: LedgerOwner | None = None
+    restored_at: datetime | None = None
+
+
+class NodeGone(Struct, frozen=True):
+    """A node that records wait for, absent since."""
+
+    name: str
+    since: datetime
+
+
+class GuardCondition(Struct, frozen=True, rename="camel"):
+    """metav1.Condition."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: datetime
+    observed_generation: int = 0
+
+
+class GuardStatus(Struct, frozen=True, rename="camel"):
+    """status."""
+
+    observed_at: datetime | None = None
+    pool_uid: str = msgspec.field(name="poolUID", default="")
+    addresses: Addresses = Addresses()
+    findings: FindingCounts = FindingCounts()
+    ledger: tuple[Entry, ...] = ()
+    ledger_omitted: int = 0
+    released: tuple[Released, ...] = ()
+    nodes_gone: tuple[NodeGone, ...] = ()
+    extended: tuple[str, ...] = ()
+    spent_generation: int = 0
+    conditions: tuple[GuardCondition, ...] = ()
+
+
+class GuardMetadata(Metadata, frozen=True, rename="camel"):
+    """metav1.ObjectMeta, with the labels that tell who made a guard."""
+
+    labels: dict[str, str] | None = None
+
+
+class PoolGuard(Struct, frozen=True):
+    """A PoolGuard."""
+
+    metadata: GuardMetadata
+    spec: GuardSpec
+    status: GuardStatus = GuardStatus()
+
+    @property
+    def ref(self) -> PoolRef:
+        """The pool it guards."""
+        return self.spec.pool_ref.ref
+
+    @property
+    def canonical(self) -> bool:
+        """Whether it has the one name that is heeded for its pool."""
+        return self.metadata.name == guard_name(self.ref)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether gc made it and nobody has changed its spec since."""
+        return bool(self.metadata.labels) and self.metadata.generation <= 1 and MADE_BY in (self.metadata.labels or {})
+
+
+def guard_name(ref: PoolRef) -> str:
+    """`<ipam>.[<namespace>.]<pool>`; one that is too long for a name is cut, and hashed so that it stays unique."""
+    name = str(ref)
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 9].rstrip('.-')}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+def new_guard(ref: PoolRef) -> dict[str, Any]:
+    """The guard that gc makes for a pool that has none: it says nothing but which pool."""
+    return {
+        "apiVersion": POOL_GUARDS.api_version,
+        "kind": POOL_GUARDS.kind,
+        "metadata": {"name": guard_name(ref), "labels": {MADE_BY: "gc"}},
+        "spec": {"poolRef": {"ipam": ref.ipam, "namespace": ref.namespace or None, "name": ref.name}},
+    }
+
+
+class Guards(Struct, frozen=True):
+    """The guards that count, by pool; those with another name for the same pool; and what is wrong with any."""
+
+    by_pool: Mapping[PoolRef, PoolGuard]
+    ignored: tuple[PoolGuard, ...]
+    policies: Policies
+    problems: tuple[str, ...]
+
+
+def read_guards(listing: Listing[PoolGuard], default: Policy) -> Guards:
+    """Sort guards and turn their specs into policies. A pool whose guard cannot be read is Off: doubt keeps."""
+    by_pool = {guard.ref: guard for guard in listing.items if guard.canonical}
+    problems: list[str] = []
+    policies: dict[PoolRef, Policy] = {}
+    for ref, guard in by_pool.items():
+        policies[ref] = _policy(guard, default, problems)
+    for broken in listing.unreadable:
+        problems.append(f"PoolGuard {broken.name} cannot be read and counts as mode Off: {broken.error}")
+        ipam, _, name = broken.name.partition(".")
+        policies[PoolRef(ipam, "", name)] = msgspec.structs.replace(default, mode=Mode.OFF)
+    ignored = tuple(guard for guard in listing.items if not guard.canonical)
+    return Guards(by_pool, ignored, Policies(default, policies), tuple(problems))
+
+
+def _policy(guard: PoolGuard, default: Policy, problems: list[str]) -> Policy:
+    spec = guard.spec
+    try:
+        keep = address_set(map(parse_range, spec.keep or ()))
+    except RangeError as error:
+        problems.append(f"PoolGuard {guard.metadata.name} counts as mode Off: spec.keep: {error}")
+        return msgspec.structs.replace(default, mode=Mode.OFF)
+    given: dict[str, Any] = {
+        "mode": spec.mode,
+        "grace": spec.grace_seconds,
+        "cooldown": spec.cooldown_seconds,
+        "max_releases": spec.max_releases_per_sweep,
+        "max_release_percent": spec.max_release_percent,
+        "acknowledged_leaks": spec.acknowledged_leaks,
+        "release_finished_pods": None if spec.finished_pods is None else spec.finished_pods == "Release",
+        "node_evidence_required": None if spec.node_evidence is None else spec.node_evidence != "Ignore",
+        "ignore_namespaces": None if spec.ignore_namespaces is None else frozenset(spec.ignore_namespaces),
+        "keep": keep,
+    }
+    if spec.retention is not None:
+        sets = spec.retention.stateful_sets
+        given["retention"] = Retention(sets.policy, sets.after_seconds)
+    return msgspec.structs.replace(default, **{field: value for field, value in given.items() if value is not None})
+
+
+def remember(guards: Guards, pool_uids: Mapping[PoolRef, str], graces: Mapping[str, int]) -> Memory:
+    """What the ledgers know, for the judge. The ledger of a pool that was deleted and made anew is not its."""
+    first_seen: dict[tuple[PoolRef, str], datetime] = {}
+    absent_since: dict[tuple[PoolRef, str], datetime] = {}
+    nodes: dict[tuple[PoolRef, str], str] = {}
+    gone: dict[str, datetime] = {}
+    held: set[tuple[PoolRef, str]] = set()
+    for ref, guard in guards.by_pool.items():
+        if pool_uids.get(ref, guard.status.pool_uid) != guard.status.pool_uid:
+            continue
+        for entry in guard.status.ledger:
+            key = (ref, entry.record_digest)
+            absent_since[key] = entry.first_seen
+            if entry.phase is not Phase.RETAINED:
+                first_seen[key] = entry.first_seen
+            if entry.node:
+                nodes[key] = entry.node
+        for node in guard.status.nodes_gone:
+            gone[node.name] = min(node.since, gone.get(node.name, node.since))
+        held |= {(ref, item.record_digest) for item in guard.status.released if item.restored_at is not None}
+    return Memory(first_seen, absent_since, nodes, gone, frozenset(held), graces)
+
+
+def addresses_of(states: States | Uncounted) -> Addresses:
+    """States as the status carries them."""
+    match states:
+        case Uncounted(size):
+            return Addresses(size=str(size))
+        case States(size, allocated, unknown, cooldown, free):
+            return Addresses(str(size), str(allocated), str(unknown), str(cooldown), str(free))
+
+
+def status_change(guard: PoolGuard, status: GuardStatus) -> dict[str, Any]:
+    """The merge patch that makes a guard's status this one, if the guard has not changed since it was read."""
+    wire: dict[str, Any] = msgspec.to_builtins(status, str_keys=True)
+    return {
+        "metadata": {"resourceVersion": guard.metadata.resource_version, "uid": guard.metadata.uid},
+        "status": wire,
+    }
+
+
+def unchanged(old: GuardStatus, new: GuardStatus, now: datetime) -> bool:
+    """Whether a status need not be written: nothing but `observedAt` differs, and that is recent enough."""
+    recent = old.observed_at is not None and now - old.observed_at < REFRESH
+    return recent and msgspec.structs.replace(new, observed_at=old.observed_at) == old
+
+
+def condition(
+    old: Iterable[GuardCondition], kind: str, *, status: bool, reason: str, message: str, now: datetime, generation: int
+) -> GuardCondition:
+    """A condition whose lastTransitionTime moves only when its status does."""
+    word = "True" if status else "False"
+    before = next((item for item in old if item.type == kind), None)
+    since = before.last_transition_time if before is not None and before.status == word else now
+    return GuardCondition(kind, word, reason, message, since, generation)
+
+
+def merged_released(old: Iterable[Released], new: Iterable[Released]) -> tuple[Released, ...]:
+    """The newest hundred releases, oldest first."""
+    return (*old, *new)[-MOST_RELEASED:]

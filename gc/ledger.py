@@ -1,0 +1,184 @@
+"""The ledger: which records were sighted as leaked, since when, and what is due. Pure; kept in `PoolGuard.status`.
+
+A record goes Sighted -> Cooldown -> Releasing, each step at a later sweep than the one before it (a cooldown of zero
+aside). Unknown stops the clock where it is; InUse, Conflict or a change of the record ends it.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from poolwarden.gc.policy import Policy, RetentionRule
+from poolwarden.ipam.verdict import Action, Finding, OwnerId, Reason, Verdict
+
+MOST_ENTRIES = 500
+"""An entry takes about 400 bytes; etcd refuses objects above 1.5 MiB."""
+
+
+class Phase(StrEnum):
+    """Where a record is on its way out."""
+
+    RETAINED = "Retained"
+    SIGHTED = "Sighted"
+    COOLDOWN = "Cooldown"
+    RELEASING = "Releasing"
+
+
+class LedgerOwner(Struct, frozen=True):
+    """The owner that a record claims."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Entry(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One line of the ledger.
+
+    `first_seen` is the first sighting of the record without a proven owner; `last_counted` when its phase began (for
+    Sighted: when this verdict and reason began to count); `due_at` when the phase ends, None while it cannot end.
+    `record` is the record's raw JSON, while it is being released.
+    """
+
+    address: str | None
+    record_digest: str
+    owner: LedgerOwner | None
+    reason: str
+    first_seen: datetime
+    last_counted: datetime
+    phase: Phase
+    due_at: datetime | None = None
+    node: str = ""
+    record: str = ""
+
+
+class Ledger(Struct, frozen=True):
+    """A pool's entries, oldest first; `omitted` more were not kept."""
+
+    entries: tuple[Entry, ...] = ()
+    omitted: int = 0
+
+
+class Advance(Struct, frozen=True):
+    """The ledger after a sweep's findings, and the leaks that are new in it."""
+
+    ledger: Ledger
+    detected: tuple[Finding, ...]
+
+
+def advance(old: Sequence[Entry], findings: Iterable[Finding], policy: Policy, now: datetime) -> Advance:
+    """Count this sweep's sightings of one pool. `now` is the API server's clock."""
+    before = {entry.record_digest: entry for entry in old}
+    entries: dict[str, Entry] = {}
+    detected: list[Finding] = []
+    for finding in findings:
+        digest = digest_of(finding)
+        if not digest or digest in entries:
+            continue
+        previous = before.get(digest)
+        entry = _next(previous, finding, policy, now)
+        if entry is None:
+            continue
+        entries[digest] = entry
+        told = previous is not None and previous.phase is not Phase.RETAINED and previous.reason == entry.reason
+        if finding.verdict is Verdict.LEAKED and not told:
+            detected.append(finding)
+    return Advance(bounded(entries.values()), tuple(detected))
+
+
+def digest_of(finding: Finding) -> str:
+    """What the ledger knows a finding by: its record's digest, or its endpoint's; "" for a finding about a pool."""
+    return finding.record_digest or finding.subject_digest
+
+
+def due(entries: Iterable[Entry], findings: Iterable[Finding], now: datetime) -> list[tuple[Entry, Finding]]:
+    """The entries whose cooldown is over and whose finding of this sweep still asks for action, oldest first."""
+    wanted = {digest_of(finding): finding for finding in findings if finding.action is not Action.NONE}
+    return [
+        (entry, wanted[entry.record_digest])
+        for entry in entries
+        if entry.phase in {Phase.COOLDOWN, Phase.RELEASING}
+        and entry.record_digest in wanted
+        and entry.due_at is not None
+        and entry.due_at <= now
+    ]
+
+
+def bounded(entries: Iterable[Entry]) -> Ledger:
+    """At most 500 entries: those being released, then the oldest."""
+    ordered = sorted(entries, key=lambda entry: (entry.first_seen, entry.address or "", entry.record_digest))
+    releasing = [entry for entry in ordered if entry.phase is Phase.RELEASING]
+    others = [entry for entry in ordered if entry.phase is not Phase.RELEASING]
+    room = max(0, MOST_ENTRIES - len(releasing))
+    kept = sorted(
+        (*releasing, *others[:room]), key=lambda entry: (entry.first_seen, entry.address or "", entry.record_digest)
+    )
+    return Ledger(tuple(kept), len(others[room:]))
+
+
+def sighted(finding: Finding, now: datetime) -> Entry:
+    """The entry of a first sighting that does not count yet."""
+    return _entry(finding, now, now, Phase.SIGHTED, None)
+
+
+def _next(previous: Entry | None, finding: Finding, policy: Policy, now: datetime) -> Entry | None:
+    """The entry that a finding leaves; None if it leaves none."""
+    match finding.verdict, finding.action:
+        case Verdict.UNKNOWN, _:
+            return _waiting(previous, finding, now)
+        case Verdict.RETAINED, _ if policy.retention.rule is RetentionRule.RELEASE_AFTER:
+            since = previous.first_seen if previous is not None and previous.phase is Phase.RETAINED else now
+            return _entry(finding, since, since, Phase.RETAINED, None)
+        case (Verdict.LEAKED, _) | (Verdict.DRIFT, Action.REPAIR):
+            return _counted(previous, finding, policy, now)
+        case _:
+            return None
+
+
+def _waiting(previous: Entry | None, finding: Finding, now: datetime) -> Entry | None:
+    """Unknown neither counts nor resets; the first sighting of an owner on a silent node is remembered."""
+    if previous is not None:
+        phase = Phase.COOLDOWN if previous.phase is Phase.RELEASING else previous.phase
+        return msgspec.structs.replace(previous, phase=phase, node=finding.node or previous.node, record="")
+    if finding.reason is Reason.NODE_UNREACHABLE:
+        return _entry(finding, now, now, Phase.SIGHTED, None)
+    return None
+
+
+def _counted(previous: Entry | None, finding: Finding, policy: Policy, now: datetime) -> Entry:
+    grace = timedelta(seconds=max(policy.grace, finding.min_grace))
+    wanted = finding.action is not Action.NONE
+    first = previous.first_seen if previous is not None else now
+    node = finding.node or (previous.node if previous is not None else "")
+    same = previous is not None and previous.reason == finding.reason and (previous.due_at is not None) == wanted
+    if previous is None or not same or previous.phase is Phase.RETAINED:
+        return _entry(finding, first, now, Phase.SIGHTED, now + grace if wanted else None, node=node)
+    if not wanted:
+        return msgspec.structs.replace(previous, phase=Phase.SIGHTED, node=node, record="")
+    if previous.phase is Phase.SIGHTED and now < previous.last_counted + grace:
+        return _entry(finding, first, previous.last_counted, Phase.SIGHTED, previous.last_counted + grace, node=node)
+    if previous.phase is Phase.SIGHTED:
+        return _entry(finding, first, now, Phase.COOLDOWN, now + timedelta(seconds=policy.cooldown), node=node)
+    # A Releasing mark that outlived its sweep is judged anew: it stands where it stood before the mark.
+    return msgspec.structs.replace(previous, phase=Phase.COOLDOWN, node=node, record="")
+
+
+def _entry(
+    finding: Finding, first_seen: datetime, counted: datetime, phase: Phase, due_at: datetime | None, *, node: str = ""
+) -> Entry:
+    owner = finding.owner
+    return Entry(
+        finding.address,
+        digest_of(finding),
+        LedgerOwner(owner.kind, owner.namespace, owner.name, owner.uid) if isinstance(owner, OwnerId) else None,
+        finding.reason,
+        first_seen,
+        counted,
+        phase,
+        due_at,
+        node or finding.node,
+    )

@@ -1,0 +1,309 @@
+"""Taking records out of a pool: condemned by live reads, under compare-and-swap, verified, and put back if wrong.
+
+Every entry that comes here was marked Releasing, and the mark persisted. Order of one try: the pool is read; then the
+owners, their endpoints, what may retain them and the nodes; the same judge that nominated the records judges them
+again on that evidence alone; endpoints go first; then one write takes all approved records out of the pool, naming the
+resourceVersion that was read. Where we die between any two of these calls, a record is left that is found again: an
+endpoint never outlives its record.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from poolwarden.cluster.interface import (
+    Absent,
+    Complete,
+    Coverage,
+    Deleted,
+    Failed,
+    Found,
+    Outdated,
+    Unread,
+    WriteOutcome,
+    Written,
+)
+from poolwarden.gc.judge import judge
+from poolwarden.gc.ledger import Entry
+from poolwarden.gc.live import Key, LiveReads
+from poolwarden.gc.pacing import VERIFY, WRITE, tries
+from poolwarden.gc.policy import Policies
+from poolwarden.gc.repair import Done, NotDone, remove_endpoint, take_out, write
+from poolwarden.gc.snapshot import Snapshot
+from poolwarden.ipam.endpoint import Endpoint
+from poolwarden.ipam.inventory import Inventory, Stale
+from poolwarden.ipam.kinds import Kind
+from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record
+from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
+
+
+class Outcome(StrEnum):
+    """What became of a marked record."""
+
+    RELEASED = "Released"
+    GONE = "Gone"  # the record had changed or was not there any more
+    KEPT = "Kept"  # the live reads did not confirm the verdict
+    RESTORED = "Restored"  # released, and put back since the owner turned out to live
+    FAILED = "Failed"
+
+
+class Result(Struct, frozen=True):
+    """One marked record's fate. `raw` is the record as it was taken out (RELEASED, RESTORED)."""
+
+    entry: Entry
+    outcome: Outcome
+    message: str
+    raw: bytes = b""
+
+
+class Marks(Struct, frozen=True):
+    """Every record whose Releasing mark was persisted in this sweep, by pool and digest."""
+
+    records: frozenset[tuple[PoolRef, str]]
+    uids_kept: frozenset[str]
+    """UIDs that hold at least one record which is not being released: their endpoints must not go whole."""
+
+
+class _Case(Struct, frozen=True):
+    """A marked record that the live reads condemned again."""
+
+    entry: Entry
+    record: Record
+    finding: Finding
+
+
+class _Live(Struct, frozen=True):
+    """A pool as read straight before a release: its text, its marked records, and the evidence on their owners."""
+
+    ref: PoolRef
+    raw: bytes
+    pool: Pool
+    records: Mapping[str, Record]
+    snapshot: Snapshot
+
+
+class _Attempt(Struct, frozen=True):
+    """What one try settled, and which entries need another one."""
+
+    results: tuple[Result, ...]
+    left: tuple[Entry, ...] = ()
+    why: str = ""
+
+
+class Releaser:
+    """Releases of one sweep, for one IPAM. `wait` sleeps that many seconds and says whether the program stops."""
+
+    def __init__(self, live: LiveReads, policies: Policies, marks: Marks, wait: Callable[[float], bool]) -> None:
+        self.live = live
+        self.policies = policies
+        self.marks = marks
+        self.wait = wait
+
+    def release(self, ref: PoolRef, entries: Sequence[Entry], beside: Iterable[PoolRef] = ()) -> list[Result]:
+        """Take the marked records out of a pool. `beside` are pools that overlap it: they are read again, too."""
+        left = list(entries)
+        results: list[Result] = []
+        why = "the program is stopping"
+        for _ in tries(WRITE, self.wait):
+            attempt = self._attempt(ref, left, tuple(beside))
+            results += attempt.results
+            left, why = list(attempt.left), attempt.why
+            if not left:
+                return results
+        return results + [Result(entry, Outcome.FAILED, why) for entry in left]
+
+    def _attempt(self, ref: PoolRef, entries: Sequence[Entry], beside: Sequence[PoolRef]) -> _Attempt:
+        live = self._read(ref, entries, beside)
+        if isinstance(live, _Attempt):
+            return live
+        results, condemned = self._condemn(live, entries)
+        ready, blocked = self._clear_endpoints(live, condemned)
+        results += blocked
+        if not ready:
+            return _Attempt(tuple(results))
+        left = tuple(case.entry for case in ready)
+        change = self.live.backend.without_records(live.raw, [case.record for case in ready])
+        if isinstance(change, Stale):
+            return _Attempt(tuple(results), left, change.message)
+        outcome = write(self.live, change)
+        if isinstance(outcome, Outdated):
+            return _Attempt(tuple(results), left, outcome.message)
+        return _Attempt((*results, *self._settled(live, ready, outcome)))
+
+    def _settled(self, live: _Live, ready: Sequence[_Case], outcome: WriteOutcome) -> list[Result]:
+        match outcome:
+            case Written(raw):
+                return self._verified(live, ready, raw)
+            case Failed(message=message, uncertain=True):
+                return self._after_doubt(live, ready, message)
+            case Failed(message=message) | Outdated(message):
+                return [Result(case.entry, Outcome.FAILED, message) for case in ready]
+            case Absent() | Deleted():
+                return [Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready]
+
+    # --- live reads -----------------------------------------------------------------------------------------------
+
+    def _read(self, ref: PoolRef, entries: Sequence[Entry], beside: Sequence[PoolRef]) -> _Live | _Attempt:
+        found = self.live.pool(ref)
+        if isinstance(found, Absent):
+            return _Attempt(tuple(Result(entry, Outcome.GONE, "the pool is gone") for entry in entries))
+        others = [self.live.pool(other) for other in beside]
+        unread = [read.message for read in (found, *others) if isinstance(read, Unread)]
+        if isinstance(found, Unread) or unread:
+            return _Attempt(tuple(Result(entry, Outcome.FAILED, unread[0]) for entry in entries))
+        backend = self.live.backend
+        aside = {kind: self.live.cluster.list(kind, backend.item_type(kind)) for kind in backend.aside}
+        items = [found.item, *(other.item for other in others if isinstance(other, Found))]
+        inventory = backend.inventory({backend.pool_kind: items, **{kind: item.items for kind, item in aside.items()}})
+        pool = inventory.pools[0]
+        wanted = {entry.record_digest for entry in entries}
+        records = {record.digest: record for record in pool.readable_records if record.digest in wanted}
+        addresses = {record.address for record in records.values()}
+        # An overlapping pool's record of the same address is judged as well, so its owner must be known as well.
+        same = [record for each in inventory.pools for record in each.readable_records if record.address in addresses]
+        coverage: dict[Kind, Coverage] = {kind: listing.coverage for kind, listing in aside.items()}
+        nodes = {entry.node for entry in entries}
+        snapshot = self.live.snapshot(inventory, _owner_keys(same), nodes, coverage)
+        return _Live(ref, found.raw, pool, records, snapshot)
+
+    def _condemn(self, live: _Live, entries: Sequence[Entry]) -> tuple[list[Result], list[_Case]]:
+        """Those entries whose record is unchanged and whose verdict and reason still hold; the others' fate."""
+        findings = self._judged(live.snapshot)
+        results: list[Result] = []
+        condemned: list[_Case] = []
+        for entry in entries:
+            record = live.records.get(entry.record_digest)
+            finding = findings.get((live.ref, entry.record_digest))
+            if record is None or finding is None:
+                results.append(Result(entry, Outcome.GONE, "the record has changed or is gone"))
+            elif finding.action is not Action.RELEASE or finding.reason != entry.reason:
+                results.append(Result(entry, Outcome.KEPT, f"{finding.verdict} ({finding.reason}): {finding.message}"))
+            else:
+                condemned.append(_Case(entry, record, finding))
+        return results, condemned
+
+    def _judged(self, snapshot: Snapshot) -> dict[tuple[PoolRef, str], Finding]:
+        findings = judge(snapshot, self.policies, self.live.cluster.now())
+        return {(finding.pool, finding.record_digest): finding for finding in findings if finding.record_digest}
+
+    # --- endpoints first ------------------------------------------------------------------------------------------
+
+    def _clear_endpoints(self, live: _Live, condemned: Sequence[_Case]) -> tuple[list[_Case], list[Result]]:
+        """Take condemned addresses out of their owners' endpoints; what cannot be taken out is not released."""
+        endpoints = {e.key: e for inventory in live.snapshot.inventories for e in inventory.endpoints}
+        by_endpoint: dict[Key, list[_Case]] = {}
+        ready: list[_Case] = []
+        blocked: list[Result] = []
+        for case in condemned:
+            endpoint = endpoints.get(_owner_key(case.record))
+            if (
+                endpoint is None
+                or endpoint.owner_uid != case.record.uid
+                or case.finding.reason is Reason.SURPLUS_FOR_OWNER
+            ):
+                ready.append(case)
+            else:
+                by_endpoint.setdefault(endpoint.key, []).append(case)
+        for key, cases in by_endpoint.items():
+            match self._clear(endpoints[key], cases):
+                case Done():
+                    ready += cases
+                case NotDone(why):
+                    blocked += [Result(case.entry, Outcome.FAILED, why) for case in cases]
+        return ready, blocked
+
+    def _clear(self, endpoint: Endpoint, cases: Sequence[_Case]) -> Done | NotDone:
+        """Remove an endpoint whole if all its records are being released and its owner does not run, else these items."""
+        running = any(case.finding.reason is Reason.NEVER_ATTACHED for case in cases)
+        if not running and endpoint.owner_uid not in self.marks.uids_kept:
+            return remove_endpoint(self.live, endpoint)
+        addresses = {case.record.address for case in cases if case.record.address is not None}
+        if not any(item.address in addresses for item in endpoint.addresses):
+            return Done()
+        return take_out(self.live, endpoint, addresses)
+
+    # --- verify ---------------------------------------------------------------------------------------------------
+
+    def _after_doubt(self, live: _Live, ready: Sequence[_Case], message: str) -> list[Result]:
+        """A write whose fate is unknown: read the pool until it tells."""
+        for _ in tries(VERIFY, self.wait):
+            found = self.live.pool(live.ref)
+            if isinstance(found, Absent):
+                return [Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready]
+            if isinstance(found, Found):
+                return self._verified(live, ready, found.raw)
+        return [Result(case.entry, Outcome.FAILED, f"{message}; whether it was made is not known") for case in ready]
+
+    def _verified(self, live: _Live, ready: Sequence[_Case], raw: bytes) -> list[Result]:
+        """Read the owners once more: gone is gone, but an owner that lives after all gets its record back."""
+        pool = self.live.decoded_pool(raw)
+        keys = {record.key for record in pool.readable_records}
+        still = "the record is still there after the write"
+        results = [Result(case.entry, Outcome.FAILED, still) for case in ready if case.record.key in keys]
+        gone = [case for case in ready if case.record.key not in keys]
+        back = self.owners_back(live.ref, pool, [case.record for case in gone])
+        for case in gone:
+            why = back.get(case.record.digest, "")
+            if why:
+                results.append(self.put_back(live.ref, case.entry, case.record, why))
+            else:
+                results.append(Result(case.entry, Outcome.RELEASED, case.finding.message, case.record.raw))
+        return results
+
+    def owners_back(self, ref: PoolRef, pool: Pool, records: Sequence[Record]) -> dict[str, str]:
+        """Of records that left a pool, those whose owner uses or is entitled to the address after all: digest -> why."""
+        if not records:
+            return {}
+        virtual = msgspec.structs.replace(pool, records=(*pool.readable_records, *records))
+        nodes: set[str] = set()
+        aside: dict[Kind, Coverage] = dict.fromkeys(self.live.backend.aside, Complete())
+        findings = self._judged(self.live.snapshot(Inventory(ref.ipam, (virtual,)), _owner_keys(records), nodes, aside))
+        alive = {Verdict.IN_USE, Verdict.RETAINED, Verdict.CONFLICT}
+        verdicts = {record.digest: findings.get((ref, record.digest)) for record in records}
+        return {digest: f.message for digest, f in verdicts.items() if f is not None and f.verdict in alive}
+
+    def put_back(self, ref: PoolRef, entry: Entry, record: Record, why: str) -> Result:
+        """Restore a record whose owner came back; a Conflict if somebody else has the address by now."""
+        match restore(self.live, ref, record.address or record.key, record.raw, self.wait):
+            case Done():
+                return Result(entry, Outcome.RESTORED, f"its owner came back: {why}", record.raw)
+            case NotDone(problem):
+                return Result(
+                    entry, Outcome.FAILED, f"its owner came back ({why}), but its record could not: {problem}"
+                )
+
+
+def restore(
+    live: LiveReads, ref: PoolRef, address: str, record: bytes, wait: Callable[[float], bool]
+) -> Done | NotDone:
+    """Put a released record back into its pool while the address has none."""
+    why = "the program is stopping"
+    for _ in tries(WRITE, wait):
+        found = live.pool(ref)
+        if isinstance(found, Absent):
+            return NotDone(f"pool {ref.name} is gone")
+        if isinstance(found, Unread):
+            why = found.message
+            continue
+        change = live.backend.with_record(found.raw, ref, address, record)
+        if isinstance(change, Stale):
+            return NotDone(change.message)
+        match write(live, change):
+            case Written():
+                return Done()
+            case Outdated(message) | Failed(message=message):
+                why = message
+            case Absent() | Deleted():
+                return NotDone(f"pool {ref.name} is gone")
+    return NotDone(why)
+
+
+def _owner_key(record: Record) -> Key:
+    owner = record.owner
+    return (owner.namespace, owner.name) if isinstance(owner, ClaimedOwner) else ("", "")
+
+
+def _owner_keys(records: Iterable[Record]) -> set[Key]:
+    return {key for key in map(_owner_key, records) if key != ("", "")}

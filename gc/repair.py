@@ -1,0 +1,202 @@
+"""Writes to endpoints: removing one whole, taking addresses out, naming a NIC - each on exactly the object judged.
+
+Deleting names uid and resourceVersion; the finalizer goes by a second write under resourceVersion; then the endpoint is
+read until it is seen gone. So an agent that writes a re-created pod's endpoint meanwhile makes us stop, never the agent
+fail on an object that vanished under it ("Precondition failed: UID in precondition").
+"""
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from poolwarden.cluster.interface import (
+    Absent,
+    Deleted,
+    Failed,
+    Found,
+    Incomplete,
+    Listing,
+    Outdated,
+    Unread,
+    WriteOutcome,
+    Written,
+)
+from poolwarden.gc.evidence import CompleteStatus, Evidence
+from poolwarden.gc.judge import judge
+from poolwarden.gc.ledger import Entry, digest_of
+from poolwarden.gc.live import Key, LiveReads
+from poolwarden.gc.policy import Policies
+from poolwarden.ipam.endpoint import Endpoint
+from poolwarden.ipam.inventory import Change, Inventory, Stale
+from poolwarden.ipam.pool import Pool, PoolRef
+from poolwarden.ipam.verdict import Action, Finding, Reason
+
+_Edit = Callable[[bytes], Change | Stale]
+
+
+class Done(Struct, frozen=True, tag=True):
+    """The endpoint is as wanted (or gone, where that was wanted)."""
+
+
+class NotDone(Struct, frozen=True, tag=True):
+    """It is not, and why."""
+
+    why: str
+
+
+def remove_endpoint(live: LiveReads, endpoint: Endpoint) -> Done | NotDone:
+    """Delete exactly this endpoint, take our IPAM's finalizer off, and see it gone."""
+    if not endpoint.terminating:
+        outcome = live.cluster.delete(
+            endpoint.kind,
+            name=endpoint.name,
+            namespace=endpoint.namespace,
+            uid=endpoint.uid,
+            resource_version=endpoint.resource_version,
+        )
+        if not isinstance(outcome, Written):
+            return _done(outcome, endpoint)
+    match live.endpoint(endpoint.key):
+        case Absent():
+            return Done()
+        case Unread(message=message):
+            return NotDone(message)
+        case Found(item=item, raw=raw):
+            now = live.decoded_endpoint(item)
+            if (now.uid, now.owner_uid) != (endpoint.uid, endpoint.owner_uid):
+                return NotDone(f"{_name(endpoint)} is another one now")
+            return _drop_finalizer(live, endpoint, raw)
+
+
+def _drop_finalizer(live: LiveReads, endpoint: Endpoint, raw: bytes) -> Done | NotDone:
+    change = live.backend.without_finalizer(raw)
+    if isinstance(change, Stale):
+        return NotDone(change.message)
+    outcome = write(live, change)
+    if not isinstance(outcome, Written):
+        return _done(outcome, endpoint)
+    match live.endpoint(endpoint.key):
+        case Absent():
+            return Done()
+        case Unread(message=message):
+            return NotDone(message)
+        case Found(item=item):
+            held = live.decoded_endpoint(item).uid == endpoint.uid
+            return NotDone(f"{_name(endpoint)} is still held by another finalizer") if held else Done()
+
+
+def take_out(live: LiveReads, endpoint: Endpoint, addresses: AbstractSet[str]) -> Done | NotDone:
+    """Take addresses out of an endpoint, if it is still as it was judged."""
+    return _edit(live, endpoint, lambda raw: live.backend.without_items(raw, endpoint.owner_uid, addresses))
+
+
+def write(live: LiveReads, change: Change) -> WriteOutcome:
+    """Make a conditional write."""
+    return live.cluster.patch(
+        change.kind, change.body, name=change.name, namespace=change.namespace, subresource=change.subresource
+    )
+
+
+def _edit(live: LiveReads, endpoint: Endpoint, edit: _Edit) -> Done | NotDone:
+    match live.endpoint(endpoint.key):
+        case Absent():
+            return Done()
+        case Unread(message=message):
+            return NotDone(message)
+        case Found(item=item, raw=raw):
+            if live.decoded_endpoint(item).resource_version != endpoint.resource_version:
+                return NotDone(f"{_name(endpoint)} has changed")
+            change = edit(raw)
+            if isinstance(change, Stale):
+                return NotDone(change.message)
+            outcome = write(live, change)
+            if not isinstance(outcome, Written):
+                return _done(outcome, endpoint)
+            after = msgspec.json.decode(outcome.raw, type=type(item))
+            live.edited(endpoint, live.decoded_endpoint(after).resource_version)
+            return Done()
+
+
+def _done(outcome: WriteOutcome, endpoint: Endpoint) -> Done | NotDone:
+    """What a write other than a plain success means for an endpoint that should change or go."""
+    match outcome:
+        case Deleted() | Absent() | Written():
+            return Done()
+        case Outdated(message) | Failed(message=message):
+            return NotDone(f"{_name(endpoint)}: {message}")
+
+
+def _name(endpoint: Endpoint) -> str:
+    return f"endpoint {endpoint.namespace}/{endpoint.name}"
+
+
+# --- repairs ----------------------------------------------------------------------------------------------------------
+
+
+class RepairOutcome(StrEnum):
+    """What became of a marked repair."""
+
+    REPAIRED = "Repaired"
+    KEPT = "Kept"  # the live reads did not confirm the finding
+    FAILED = "Failed"
+
+
+class Repair(Struct, frozen=True):
+    """One marked repair's fate."""
+
+    entry: Entry
+    outcome: RepairOutcome
+    message: str
+
+
+def repair(live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key: Key) -> Repair:
+    """Mend one endpoint (namespace, name), once live reads confirm what the entry says of it."""
+    pools = _pools_now(live, ref)
+    if isinstance(pools, NotDone):
+        return Repair(entry, RepairOutcome.FAILED, pools.why)
+    snapshot = live.snapshot(Inventory(ref.ipam, pools), {key}, {entry.node}, {})
+    now = live.cluster.now()
+    findings = [
+        f for f in judge(snapshot, policies, now) if digest_of(f) == entry.record_digest and f.reason == entry.reason
+    ]
+    if not findings or findings[0].action is not Action.REPAIR:
+        why = findings[0].message if findings else "the endpoint has changed, or is in order"
+        return Repair(entry, RepairOutcome.KEPT, why)
+    evidence = Evidence(snapshot, live.backend, now)
+    outcome = _mend(live, evidence, evidence.endpoints[key], findings[0])
+    if isinstance(outcome, NotDone):
+        return Repair(entry, RepairOutcome.FAILED, outcome.why)
+    return Repair(entry, RepairOutcome.REPAIRED, findings[0].message)
+
+
+def _pools_now(live: LiveReads, ref: PoolRef) -> tuple[Pool, ...] | NotDone:
+    """All pools of the IPAM, listed once more: an endpoint may go only if no pool at all records its owner."""
+    kind = live.backend.pool_kind
+    listing: Listing[object] = live.cluster.list(kind, live.backend.item_type(kind))
+    if listing.unreadable or isinstance(listing.coverage, Incomplete):
+        return NotDone(f"not all pools of {ref.ipam} can be read")
+    return live.backend.inventory({kind: listing.items}).pools
+
+
+def _mend(live: LiveReads, evidence: Evidence, endpoint: Endpoint, finding: Finding) -> Done | NotDone:
+    if finding.reason in {Reason.ENDPOINT_STALE, Reason.ENDPOINT_ORPHAN}:
+        return remove_endpoint(live, endpoint)
+    pod = evidence.pods[endpoint.key]
+    nics = evidence.nics(pod)
+    shown = {a: e.interface for e in nics.entries for a in e.ips} if isinstance(nics, CompleteStatus) else {}
+    if finding.reason is Reason.INTERFACE_EMPTY:
+        unnamed = {a.address for item in endpoint.items if not item.interface for a in item.addresses}
+        names = {address: name for address, name in shown.items() if address in unnamed}
+        return _edit(live, endpoint, lambda raw: live.backend.with_interfaces(raw, endpoint.owner_uid, names))
+    wrong = set(_unshown(endpoint, shown, finding.interface))
+    return _edit(live, endpoint, lambda raw: live.backend.without_duplicates(raw, endpoint.owner_uid, wrong))
+
+
+def _unshown(endpoint: Endpoint, shown: dict[str, str], interface: str) -> Iterable[str]:
+    """Addresses that an endpoint lists under an interface which does not show them."""
+    for item in endpoint.items:
+        if item.interface == interface:
+            yield from (a.address for a in item.addresses if shown.get(a.address) != interface)

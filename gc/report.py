@@ -1,0 +1,137 @@
+"""What `audit` and `gc` print: one JSON object (a contract), the same as YAML, or tables for people."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from poolwarden.gc.examine import Judged, PoolReport
+from poolwarden.gc.states import States, Uncounted
+from poolwarden.gc.sweep import SweepReport
+from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.verdict import Action, Finding, OwnerId, Verdict
+
+
+def is_reported(finding: Finding) -> bool:
+    """Whether a finding is one to report: a record that is simply InUse or Retained is not."""
+    return finding.verdict not in {Verdict.IN_USE, Verdict.RETAINED}
+
+
+def audit_report(judged: Judged, pools: Sequence[PoolReport], *, complete: bool) -> dict[str, Any]:
+    """The AuditReport (`poolwarden.dev/v1alpha1`) of a judgement, in builtin types; absent values are None."""
+    shown = {report.pool.ref for report in pools}
+    known = {pool.ref for inventory in judged.snapshot.inventories for pool in inventory.pools}
+    first_seen = {
+        (report.pool.ref, entry.record_digest): entry.first_seen for report in pools for entry in report.ledger.entries
+    }
+    findings = [f for f in judged.findings if is_reported(f) and (f.pool in shown or f.pool not in known)]
+    return {
+        "apiVersion": "poolwarden.dev/v1alpha1",
+        "kind": "AuditReport",
+        "generatedAt": _time(judged.at),
+        "complete": complete,
+        "pools": [_pool(report) for report in pools],
+        "findings": [_finding(finding, first_seen) for finding in findings],
+    }
+
+
+def _pool(report: PoolReport) -> dict[str, Any]:
+    ref = report.pool.ref
+    match report.states:
+        case States(size, allocated, unknown, cooldown, free):
+            states = {"size": size, "allocated": allocated, "unknown": unknown, "cooldown": cooldown, "free": free}
+        case Uncounted(size):
+            states = {"size": size, **dict.fromkeys(("allocated", "unknown", "cooldown", "free"))}  # type: ignore[dict-item]
+    return {
+        "ipam": ref.ipam,
+        "namespace": ref.namespace or None,
+        "name": ref.name,
+        **states,
+        "findings": sum(map(is_reported, report.findings)),
+    }
+
+
+def _finding(finding: Finding, first_seen: Mapping[tuple[PoolRef, str], datetime]) -> dict[str, Any]:
+    owner = finding.owner
+    seen = first_seen.get((finding.pool, finding.record_digest or finding.subject_digest))
+    return {
+        "ipam": finding.pool.ipam,
+        "poolNamespace": finding.pool.namespace or None,
+        "pool": finding.pool.name or None,
+        "address": finding.address,
+        "interface": finding.interface or None,
+        "owner": {"kind": owner.kind, "namespace": owner.namespace, "name": owner.name, "uid": owner.uid or None}
+        if isinstance(owner, OwnerId)
+        else None,
+        "verdict": finding.verdict.value,
+        "reason": finding.reason.value,
+        "message": finding.message,
+        "firstSeen": _time(seen) if seen else None,
+        "action": finding.action.value,
+    }
+
+
+def _time(time: datetime) -> str:
+    return time.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def audit_table(report: Mapping[str, Any]) -> str:
+    """An AuditReport for people: pools, then findings, each with its message under it."""
+    pools = [("IPAM", "POOL", "SIZE", "ALLOCATED", "UNKNOWN", "COOLDOWN", "FREE", "FINDINGS")]
+    for pool in report["pools"]:
+        name = f"{pool['namespace']}/{pool['name']}" if pool["namespace"] else pool["name"]
+        states = (pool[key] for key in ("size", "allocated", "unknown", "cooldown", "free", "findings"))
+        pools.append((pool["ipam"], name, *("?" if value is None else str(value) for value in states)))
+    blocks = [columns(pools)]
+    if report["findings"]:
+        blocks.append("\n".join(_finding_lines(report["findings"])))
+    blocks.append(_summary(report["findings"]))
+    return "\n\n".join(blocks)
+
+
+def _finding_lines(findings: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for finding in findings:
+        where = f"{finding['pool'] or '-'} {finding['address'] or '(pool)'}"
+        action = "" if finding["action"] == Action.NONE else f"  -> {finding['action']}"
+        yield f"{where}  {finding['verdict']} · {finding['reason']}{action}"
+        yield f"    {finding['message']}"
+
+
+def _summary(findings: Sequence[Mapping[str, Any]]) -> str:
+    if not findings:
+        return "Nothing to report."
+    counts = {
+        verdict: sum(f["verdict"] == verdict for f in findings)
+        for verdict in ("Leaked", "Conflict", "Drift", "Unknown")
+    }
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    release = sum(finding["action"] == Action.RELEASE for finding in findings)
+    return f"{told}; {release} address{'es' if release != 1 else ''} would be released."
+
+
+def sweep_text(report: SweepReport, *, may_release: bool) -> str:
+    """A sweep for people: what it found, what waits, what it freed and what it did not."""
+    leaked = [finding for finding in report.findings if finding.verdict is Verdict.LEAKED]
+    waiting = [(pool, entry) for pool in report.pools for entry in pool.ledger.entries if entry.due_at is not None]
+    lines = [
+        f"{len(report.pools)} pools, {sum(len(pool.pool.readable_records) for pool in report.pools)} records: "
+        f"{sum(map(is_reported, report.findings))} findings, {len(leaked)} of them leaked; {len(waiting)} wait for release."
+    ]
+    lines += [
+        f"  {pool.pool.ref.name} {entry.address}  {entry.phase} since {_time(entry.last_counted)}, until {_time(entry.due_at)}"
+        for pool, entry in waiting
+        if entry.due_at is not None
+    ]
+    lines += [
+        f"  {ref.name} {result.entry.address}  {result.outcome}: {result.message}" for ref, result in report.released
+    ]
+    lines += [f"  {ref.name} {done.entry.reason}  {done.outcome}: {done.message}" for ref, done in report.repaired]
+    if not may_release:
+        lines.append("Mode observe: no IPAM object was touched.")
+    return "\n".join(lines)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, aligned as `kubectl get` does."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines)

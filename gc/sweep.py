@@ -1,0 +1,340 @@
+"""One sweep over all pools: read, judge, count, mark, release, verify, report.
+
+Each pool and each step stands alone: what fails is collected, said, and never stops the rest. The writes of one pool
+are its guard's status with the Releasing marks, then endpoints and the pool itself, then its guard's status without them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from poolwarden.cluster.interface import Cluster, Deleted, WriteOutcome, Written
+from poolwarden.gc.brakes import Braked
+from poolwarden.gc.course import Course, conflict_line, plan
+from poolwarden.gc.evidence import Evidence
+from poolwarden.gc.examine import Judged, PoolReport, by_pool, examine, pool_reports, pools_of
+from poolwarden.gc.guard import POOL_GUARDS, PoolGuard, Released, condition, new_guard, status_change, unchanged
+from poolwarden.gc.ledger import Entry, bounded
+from poolwarden.gc.live import LiveReads
+from poolwarden.gc.notice import Notice, NoticeReason
+from poolwarden.gc.policy import Ceiling, Policy
+from poolwarden.gc.release import Marks, Outcome, Releaser, Result
+from poolwarden.gc.repair import Repair, RepairOutcome, repair
+from poolwarden.gc.snapshot import Snapshot, covers
+from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
+from poolwarden.ipam.registry import BACKENDS
+from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Verdict
+
+log = structlog.get_logger()
+
+
+class Settings(Struct, frozen=True):
+    """What `gc` was told on its command line. `ipams` are names; none means all that are installed."""
+
+    ceiling: Ceiling = Ceiling.OBSERVE
+    default: Policy = Policy()
+    max_releases: int = 50
+    ipams: tuple[str, ...] = ()
+
+
+class SweepReport(Struct, frozen=True):
+    """What a sweep found and did. `problems` are lines for people."""
+
+    at: datetime
+    pools: tuple[PoolReport, ...]
+    findings: tuple[Finding, ...]
+    problems: tuple[str, ...]
+    released: tuple[tuple[PoolRef, Result], ...] = ()
+    repaired: tuple[tuple[PoolRef, Repair], ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every part of the sweep could be done."""
+        return not self.problems
+
+
+class Sweep:
+    """One run of gc. `wait` sleeps that many seconds and says whether the program stops; `graces` as in `Memory`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        wait: Callable[[float], bool],
+        graces: Mapping[str, int] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.settings = settings
+        self.wait = wait
+        self.graces = graces
+        self.problems: list[str] = []
+        self.released: list[tuple[PoolRef, Result]] = []
+        self.repaired: list[tuple[PoolRef, Repair]] = []
+        self.notices: list[Notice] = []
+        self._live_uids: frozenset[str] = frozenset()
+
+    def run(self) -> SweepReport:
+        """Sweep all pools once."""
+        judged = examine(self.cluster, self.settings.default, self.settings.ipams, self.graces)
+        self.problems += judged.problems
+        self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
+        courses: list[Course] = []
+        if judged.snapshot.pods.items:
+            findings = by_pool(judged.findings)
+            pools = pools_of(judged.snapshot)
+            courses = [plan(judged, pool, findings.get(pool.ref, []), self.settings.ceiling) for pool in pools]
+            self._cap(courses)
+            self._mark(courses)
+            self._act(judged, courses)
+            self._tend_guards(judged, {pool.ref for pool in pools})
+        else:
+            self.problems.append("no pod at all was read: that is taken for a misreading, and nothing was done")
+        for course in courses:
+            self._tell_news(judged, course)
+        return SweepReport(
+            judged.at,
+            pool_reports(judged, {course.pool.ref: bounded(course.entries) for course in courses}),
+            judged.findings,
+            tuple(dict.fromkeys(self.problems)),
+            tuple(self.released),
+            tuple(self.repaired),
+            tuple(self.notices),
+        )
+
+    def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> list[Result]:
+        """Release one judged record now, by hand: marked, condemned by live reads, verified and written down like any."""
+        self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
+        course = plan(judged, pool, by_pool(judged.findings)[pool.ref], Ceiling.OBSERVE)
+        course.due = [(course.force_due(finding, judged.at), finding)]
+        self._mark([course])
+        self._act(judged, [course])
+        return [result for _, result in self.released]
+
+    # --- before anything is touched -------------------------------------------------------------------------------
+
+    def _cap(self, courses: Iterable[Course]) -> None:
+        """At most so many writes per pool and in all, oldest first."""
+        left = self.settings.max_releases
+        for course in courses:
+            course.due = course.due[: min(left, course.policy.most_releases(course.pool.ranges.size))]
+            left -= len(course.due)
+
+    def _mark(self, courses: Iterable[Course]) -> None:
+        """Persist this sweep's findings with the marks of what is due; what has no mark is not released."""
+        for course in courses:
+            if course.off:
+                continue
+            course.mark_due()
+            if self._write_status(course):
+                course.marked = course.marks()
+            elif course.due:
+                self.problems.append(f"{course.pool.ref.name}: nothing was released, since it could not be marked")
+
+    def _write_status(self, course: Course) -> bool:
+        """Make the guard if there is none, and its status what this sweep found; whether it now stands so."""
+        if course.guard is None:
+            made = self.cluster.create(POOL_GUARDS, new_guard(course.pool.ref))
+            if not isinstance(made, Written):
+                return self._failed(f"PoolGuard of {course.pool.ref.name}", made)
+            course.guard = msgspec.json.decode(made.raw, type=PoolGuard)
+        now = self.cluster.now().replace(microsecond=0)
+        status = course.status_now(now)
+        if unchanged(course.guard.status, status, now):
+            return True
+        body = status_change(course.guard, status)
+        outcome = self.cluster.patch(POOL_GUARDS, body, name=course.guard.metadata.name, subresource="status")
+        if not isinstance(outcome, Written):
+            return self._failed(f"PoolGuard {course.guard.metadata.name}", outcome)
+        course.guard = msgspec.json.decode(outcome.raw, type=PoolGuard)
+        course.status = course.guard.status
+        return True
+
+    def _failed(self, what: str, outcome: WriteOutcome) -> bool:
+        self.problems.append(f"{what} could not be written: {getattr(outcome, 'message', 'it is gone')}")
+        return False
+
+    # --- acting ---------------------------------------------------------------------------------------------------
+
+    def _act(self, judged: Judged, courses: Sequence[Course]) -> None:
+        marks = _marks(judged.snapshot, courses)
+        for backend in judged.backends:
+            mine = [c for c in courses if c.pool.ref.ipam == backend.name and self._has_work(c)]
+            if not mine:
+                continue
+            releaser = Releaser(
+                LiveReads(self.cluster, backend, judged.snapshot), judged.guards.policies, marks, self.wait
+            )
+            overlaps = Evidence(judged.snapshot, backend, judged.at).overlaps()
+            for course in mine:
+                if self.wait(0):
+                    self.problems.append("the program was told to end; the next sweep goes on")
+                    return
+                self._act_on(judged, course, releaser, overlaps.get(course.pool.ref, set()))
+
+    def _has_work(self, course: Course) -> bool:
+        return bool(course.marked or (course.vanished and course.policy.may_release(self.settings.ceiling)))
+
+    def _act_on(self, judged: Judged, course: Course, releaser: Releaser, beside: set[PoolRef]) -> None:
+        ref = course.pool.ref
+        findings = {entry.record_digest: finding for entry, finding in course.due}
+        records = [e for e in course.marked if findings[e.record_digest].action is Action.RELEASE]
+        for entry in course.vanished:
+            self._settle(judged, course, _finish(releaser, course, entry))
+        for result in releaser.release(ref, records, sorted(beside)) if records else ():
+            self._settle(judged, course, result)
+        for entry in course.marked:
+            finding = findings[entry.record_digest]
+            if finding.action is Action.REPAIR:
+                namespace, _, name = finding.subject.partition("/")
+                done = repair(releaser.live, judged.guards.policies, ref, entry, (namespace, name))
+                self._settle_repair(judged, course, done)
+        if not self._write_status(course):
+            self.problems.append(f"{ref.name}: what was done could not be written down; the next sweep finds it")
+
+    def _settle(self, judged: Judged, course: Course, result: Result) -> None:
+        """Write down, log and tell what became of one marked record."""
+        entry = result.entry
+        self.released.append((course.pool.ref, result))
+        self._log("release", course, entry, result.outcome, result.message)
+        if result.outcome is Outcome.FAILED:
+            self.problems.append(f"{course.pool.ref.name}: {entry.address} was not released: {result.message}")
+            self._tell(course, NoticeReason.RELEASE_FAILED, f"{entry.address}: {result.message}", entry)
+            return
+        told = {
+            Outcome.RELEASED: (NoticeReason.ADDRESS_RELEASED, "released"),
+            Outcome.RESTORED: (NoticeReason.ADDRESS_RESTORED, "put back"),
+            Outcome.GONE: (NoticeReason.RELEASE_SKIPPED, "not released"),
+            Outcome.KEPT: (NoticeReason.RELEASE_SKIPPED, "not released"),
+        }
+        reason, word = told[result.outcome]
+        released = self._released(entry, result) if result.raw else None
+        course.settled(entry, released=released, left_pool=result.outcome is Outcome.RELEASED)
+        self._tell(course, reason, f"{entry.address} {word}: {result.message}", entry)
+
+    def _released(self, entry: Entry, result: Result) -> Released:
+        now = self.cluster.now().replace(microsecond=0)
+        return Released(
+            address=entry.address or "",
+            record=result.raw.decode(),
+            record_digest=entry.record_digest,
+            reason=entry.reason,
+            released_at=now,
+            owner=entry.owner,
+            restored_at=now if result.outcome is Outcome.RESTORED else None,
+        )
+
+    def _settle_repair(self, judged: Judged, course: Course, done: Repair) -> None:
+        self.repaired.append((course.pool.ref, done))
+        self._log("repair", course, done.entry, done.outcome, done.message)
+        if done.outcome is RepairOutcome.FAILED:
+            self.problems.append(f"{course.pool.ref.name}: {done.entry.reason} was not repaired: {done.message}")
+            self._tell(course, NoticeReason.RELEASE_FAILED, f"repair failed: {done.message}", done.entry)
+            return
+        course.settled(done.entry)
+        if done.outcome is RepairOutcome.REPAIRED:
+            note = f"{done.entry.reason} repaired: {done.message}"
+            self._tell(course, NoticeReason.ENDPOINT_REPAIRED, note, done.entry)
+
+    # --- guards of pools that are gone, guards under other names --------------------------------------------------
+
+    def _tend_guards(self, judged: Judged, present: set[PoolRef]) -> None:
+        for guard in judged.guards.ignored:
+            self._note(guard, "Ignored", "NotCanonical", "a guard of another name is heeded for this pool", status=True)
+        if self.problems:
+            return  # only complete sweeps count towards forgetting a pool
+        for ref, guard in judged.guards.by_pool.items():
+            backend = BACKENDS.get(ref.ipam)
+            if ref in present or backend is None or backend not in judged.backends:
+                continue
+            if not covers(judged.snapshot.coverage[backend.pool_kind], ref.namespace):
+                continue
+            if not any(item.reason == "PoolAbsent" for item in guard.status.conditions):
+                self._note(guard, "Complete", "PoolAbsent", f"pool {ref.name} does not exist", status=False)
+            elif guard.untouched:
+                self._delete(guard)
+
+    def _delete(self, guard: PoolGuard) -> None:
+        meta = guard.metadata
+        outcome = self.cluster.delete(POOL_GUARDS, name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
+        if not isinstance(outcome, Written | Deleted):
+            self._failed(f"PoolGuard {meta.name}", outcome)
+
+    def _note(self, guard: PoolGuard, kind: str, reason: str, message: str, *, status: bool) -> None:
+        old = guard.status.conditions
+        if any(item.type == kind and item.reason == reason for item in old):
+            return
+        now, generation = self.cluster.now().replace(microsecond=0), guard.metadata.generation
+        new = condition(old, kind, status=status, reason=reason, message=message, now=now, generation=generation)
+        conditions = (*(item for item in old if item.type != kind), new)
+        body = status_change(guard, msgspec.structs.replace(guard.status, conditions=conditions))
+        outcome = self.cluster.patch(POOL_GUARDS, body, name=guard.metadata.name, subresource="status")
+        if not isinstance(outcome, Written):
+            self._failed(f"PoolGuard {guard.metadata.name}", outcome)
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    def _tell_news(self, judged: Judged, course: Course) -> None:
+        """What was not so at the last sweep: new leaks, new conflicts, a brake that closed."""
+        if course.off:
+            return
+        for finding in course.detected:
+            self._tell(course, NoticeReason.LEAK_DETECTED, finding.message, finding)
+        before = {item.type: item for item in course.before.conditions}
+        known = before["Conflicted"].message.split("\n") if "Conflicted" in before else []
+        for finding in course.findings:
+            if finding.verdict is Verdict.CONFLICT and conflict_line(finding) not in known:
+                self._tell(course, NoticeReason.ADDRESS_CONFLICT, finding.message, finding)
+        if isinstance(course.brake, Braked) and (
+            "Braked" not in before or before["Braked"].message != course.brake.why
+        ):
+            self._tell(course, NoticeReason.SWEEP_BRAKED, course.brake.why)
+
+    def _tell(self, course: Course, reason: NoticeReason, note: str, about: Entry | Finding | None = None) -> None:
+        owner: OwnerId | NoOwner = NoOwner()
+        if about is not None and about.owner is not None and not isinstance(about.owner, NoOwner):
+            owner = OwnerId(about.owner.kind, about.owner.namespace, about.owner.name, about.owner.uid)
+        lives = isinstance(owner, OwnerId) and owner.uid in self._live_uids
+        self.notices.append(Notice(course.pool.ref, course.pool.uid, reason, note, owner, lives))
+
+    @staticmethod
+    def _log(what: str, course: Course, entry: Entry, outcome: str, detail: str) -> None:
+        log.info(
+            what,
+            outcome=outcome,
+            ipam=course.pool.ref.ipam,
+            pool=course.pool.ref.name,
+            address=entry.address,
+            owner=f"{entry.owner.namespace}/{entry.owner.name}" if entry.owner else "",
+            uid=entry.owner.uid if entry.owner else "",
+            reason=entry.reason,
+            first_seen=entry.first_seen.isoformat(),
+            detail=detail,
+        )
+
+
+def _marks(snapshot: Snapshot, courses: Iterable[Course]) -> Marks:
+    """Which records are being released, and which UIDs keep one: the latter's endpoints must not go whole."""
+    releasing = frozenset((course.pool.ref, entry.record_digest) for course in courses for entry in course.marked)
+    kept: set[str] = set()
+    unreadable: set[str] = set()
+    for pool in pools_of(snapshot):
+        if isinstance(pool.records, RecordsUnreadable):
+            unreadable.add(pool.ref.name)
+        kept |= {record.uid for record in pool.readable_records if (pool.ref, record.digest) not in releasing}
+    endpoints = (endpoint for inventory in snapshot.inventories for endpoint in inventory.endpoints)
+    kept |= {e.owner_uid for e in endpoints if e.items_unread or any(item.pool in unreadable for item in e.addresses)}
+    return Marks(releasing, frozenset(kept))
+
+
+def _finish(releaser: Releaser, course: Course, entry: Entry) -> Result:
+    """A release that was made, but never verified, since its sweep ended first: verify it now."""
+    record = releaser.live.backend.record(entry.address or "", entry.record.encode())
+    back = releaser.owners_back(course.pool.ref, course.pool, [record]).get(record.digest, "")
+    if back:
+        return releaser.put_back(course.pool.ref, entry, record, back)
+    message = "taken out by a sweep that ended before it could say so"
+    return Result(entry, Outcome.RELEASED, message, record.raw)
