@@ -43,14 +43,7 @@ def _story(
         yield f"  digest    {record.digest}"
     if not records:
         yield "  record    none"
-    for shower in evidence.shown.get(address, ()):
-        via = f"network {shower.network}, interface {shower.interface}" if shower.network else "podIPs or status"
-        yield f"  shown by  {shower.who} ({via})"
-    for endpoint in evidence.endpoints.values():
-        for item in endpoint.items:
-            if any(listed.address == address for listed in item.addresses):
-                nic = item.interface or "no interface name"
-                yield f"  endpoint  {endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid}, {nic}, node {endpoint.node})"
+    yield from _holders(evidence, address)
     for finding in findings:
         yield f"  verdict   {finding.verdict} · {finding.reason}, action {finding.action}"
         yield f"            {finding.message}"
@@ -60,6 +53,17 @@ def _story(
         if entry.address == address:
             yield f"  ledger    {entry.phase}, first seen {entry.first_seen:%Y-%m-%dT%H:%M:%SZ}"
     yield f"  next      {_next(findings, [e for e in ledger.entries if e.address == address], policy, judged.at)}"
+
+
+def _holders(evidence: Evidence, address: str) -> Iterator[str]:
+    for shower in evidence.shown.get(address, ()):
+        via = f"network {shower.network}, interface {shower.interface}" if shower.network else "podIPs or status"
+        yield f"  shown by  {shower.who} ({via})"
+    for endpoint in evidence.endpoints.values():
+        for item in endpoint.items:
+            if any(listed.address == address for listed in item.addresses):
+                nic = item.interface or "no interface name"
+                yield f"  endpoint  {endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid}, {nic}, node {endpoint.node})"
 
 
 def _range(pool: Pool, address: str) -> str:

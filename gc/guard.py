@@ -288,5 +288,8 @@ def condition(
 
 
 def merged_released(old: Iterable[Released], new: Iterable[Released]) -> tuple[Released, ...]:
-    """The newest hundred releases, oldest first."""
-    return (*old, *new)[-MOST_RELEASED:]
+    """The newest hundred releases, oldest first; those put back stay longest, since gc holds their records."""
+    both = (*old, *new)
+    spare = len(both) - MOST_RELEASED
+    dropped = {id(item) for item in [item for item in both if item.restored_at is None][: max(0, spare)]}
+    return tuple(item for item in both if id(item) not in dropped)[-MOST_RELEASED:]

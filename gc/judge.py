@@ -415,12 +415,14 @@ class _Case:
         shown = [
             address for address in held if any(s.uid == pod.metadata.uid for s in self.evidence.shown.get(address, ()))
         ]
-        count = f"{uid_text(pod)} holds {len(held)} addresses of {self.pool.ref.name} and can use {usable}"
+        uses = f"can use {usable} and uses {', '.join(sorted(shown, key=sort_key)) or 'none of them'}"
+        message = (
+            f"{self._recorded_for}, one of {len(held)} addresses of {self.pool.ref.name} that this pod holds; it {uses}"
+        )
         proof = self._surplus_proof(pod)
         if proof:
-            message = f"{self._recorded_for}; {count}: it uses {', '.join(sorted(shown, key=sort_key)) or 'none of them'}. Freed when the pod ends ({proof}); deleting it frees {len(held) - len(shown)} addresses"
+            message += f". Freed when the pod ends ({proof}); deleting it frees {len(held) - len(shown)} addresses"
             return self._say(Verdict.LEAKED, Reason.SURPLUS_FOR_OWNER, message)
-        message = f"{self._recorded_for}; {count}: it uses {', '.join(sorted(shown, key=sort_key))}, as endpoint and network-status say"
         return self._release(Reason.SURPLUS_FOR_OWNER, message)
 
     def _shown_by(self, pod: Pod) -> bool:

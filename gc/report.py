@@ -112,10 +112,9 @@ def sweep_text(report: SweepReport, *, may_release: bool) -> str:
     """A sweep for people: what it found, what waits, what it freed and what it did not."""
     leaked = [finding for finding in report.findings if finding.verdict is Verdict.LEAKED]
     waiting = [(pool, entry) for pool in report.pools for entry in pool.ledger.entries if entry.due_at is not None]
-    lines = [
-        f"{len(report.pools)} pools, {sum(len(pool.pool.readable_records) for pool in report.pools)} records: "
-        f"{sum(map(is_reported, report.findings))} findings, {len(leaked)} of them leaked; {len(waiting)} wait for release."
-    ]
+    records = sum(len(pool.pool.readable_records) for pool in report.pools)
+    found = f"{sum(map(is_reported, report.findings))} findings, {len(leaked)} of them leaked"
+    lines = [f"pools {len(report.pools)}, records {records}: {found}; {len(waiting)} wait for release."]
     lines += [
         f"  {pool.pool.ref.name} {entry.address}  {entry.phase} since {_time(entry.last_counted)}, until {_time(entry.due_at)}"
         for pool, entry in waiting

@@ -94,7 +94,7 @@ class Sweep:
         else:
             self.problems.append("no pod at all was read: that is taken for a misreading, and nothing was done")
         for course in courses:
-            self._tell_news(judged, course)
+            self._tell_news(course)
         return SweepReport(
             judged.at,
             pool_reports(judged, {course.pool.ref: bounded(course.entries) for course in courses}),
@@ -183,19 +183,19 @@ class Sweep:
         findings = {entry.record_digest: finding for entry, finding in course.due}
         records = [e for e in course.marked if findings[e.record_digest].action is Action.RELEASE]
         for entry in course.vanished:
-            self._settle(judged, course, _finish(releaser, course, entry))
+            self._settle(course, _finish(releaser, course, entry))
         for result in releaser.release(ref, records, sorted(beside)) if records else ():
-            self._settle(judged, course, result)
+            self._settle(course, result)
         for entry in course.marked:
             finding = findings[entry.record_digest]
             if finding.action is Action.REPAIR:
                 namespace, _, name = finding.subject.partition("/")
                 done = repair(releaser.live, judged.guards.policies, ref, entry, (namespace, name))
-                self._settle_repair(judged, course, done)
+                self._settle_repair(course, done)
         if not self._write_status(course):
             self.problems.append(f"{ref.name}: what was done could not be written down; the next sweep finds it")
 
-    def _settle(self, judged: Judged, course: Course, result: Result) -> None:
+    def _settle(self, course: Course, result: Result) -> None:
         """Write down, log and tell what became of one marked record."""
         entry = result.entry
         self.released.append((course.pool.ref, result))
@@ -227,7 +227,7 @@ class Sweep:
             restored_at=now if result.outcome is Outcome.RESTORED else None,
         )
 
-    def _settle_repair(self, judged: Judged, course: Course, done: Repair) -> None:
+    def _settle_repair(self, course: Course, done: Repair) -> None:
         self.repaired.append((course.pool.ref, done))
         self._log("repair", course, done.entry, done.outcome, done.message)
         if done.outcome is RepairOutcome.FAILED:
@@ -277,7 +277,7 @@ class Sweep:
 
     # --- telling --------------------------------------------------------------------------------------------------
 
-    def _tell_news(self, judged: Judged, course: Course) -> None:
+    def _tell_news(self, course: Course) -> None:
         """What was not so at the last sweep: new leaks, new conflicts, a brake that closed."""
         if course.off:
             return

@@ -44,6 +44,8 @@ class Backend(Protocol):
     endpoint_kind: Kind
     aside: tuple[Kind, ...]
     """Kinds without which pools can still be read (reservations)."""
+    status_kinds: tuple[Kind, ...]
+    """Its kinds whose status is a subresource."""
     keeps_addresses: bool
     """Whether fixed-IP owners exist: whether a workload's address outlives its pod."""
     ipam_types: frozenset[str]

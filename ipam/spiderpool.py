@@ -144,6 +144,7 @@ class Spiderpool:
     pool_kind = POOLS
     endpoint_kind = ENDPOINTS
     aside: tuple[Kind, ...] = (RESERVATIONS,)
+    status_kinds: tuple[Kind, ...] = (POOLS,)
     keeps_addresses = True
     ipam_types = frozenset({"spiderpool"})
 
