@@ -56,6 +56,10 @@ class SweepReport(Struct, frozen=True):
         """Whether every part of the sweep could be done."""
         return not self.problems
 
+    def with_problems(self, problems: Iterable[str]) -> "SweepReport":
+        """The same report, with these problems."""
+        return msgspec.structs.replace(self, problems=tuple(dict.fromkeys(problems)))
+
 
 class Sweep:
     """One run of gc. `wait` sleeps that many seconds and says whether the program stops; `graces` as in `Memory`."""
@@ -76,12 +80,14 @@ class Sweep:
         self.repaired: list[tuple[PoolRef, Repair]] = []
         self.notices: list[Notice] = []
         self._live_uids: frozenset[str] = frozenset()
+        self.graces_seen: Mapping[str, int] = {}
 
     def run(self) -> SweepReport:
         """Sweep all pools once."""
         judged = examine(self.cluster, self.settings.default, self.settings.ipams, self.graces)
         self.problems += judged.problems
         self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
+        self.graces_seen = self._long_graces(judged)
         courses: list[Course] = []
         if judged.snapshot.pods.items:
             findings = by_pool(judged.findings)
@@ -104,6 +110,21 @@ class Sweep:
             tuple(self.repaired),
             tuple(self.notices),
         )
+
+    def _long_graces(self, judged: Judged) -> Mapping[str, int]:
+        """Termination graces (seconds) longer than ours, of pods that are there and of owners that a ledger names."""
+        waited = {
+            entry.owner.uid
+            for guard in judged.guards.by_pool.values()
+            for entry in guard.status.ledger
+            if entry.owner is not None
+        }
+        known = {uid: grace for uid, grace in (self.graces or {}).items() if uid in waited}
+        for pod in judged.snapshot.pods.items:
+            grace = pod.spec.termination_grace_period_seconds or 0
+            if grace > self.settings.default.grace:
+                known[pod.metadata.uid] = grace
+        return known
 
     def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> list[Result]:
         """Release one judged record now, by hand: marked, condemned by live reads, verified and written down like any."""

@@ -2,19 +2,25 @@
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from poolwarden.cli import COULD_NOT
 from poolwarden.cluster.api_server import ApiServer
 from poolwarden.cluster.exchange import Limits
-from poolwarden.cluster.files import Files, Saved, Unsaved
+from poolwarden.cluster.files import Files
+from poolwarden.cluster.guard import Guard, always_allowed
 from poolwarden.cluster.inputs import read
 from poolwarden.cluster.interface import Cluster
+from poolwarden.cluster.lease import HeldBy, Unclear
+from poolwarden.cluster.outputs import Saved, Unsaved
+from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.by_hand import CouldNot, Did, Proposal, Refused, propose, release_by_hand, restore_by_hand
 from poolwarden.gc.examine import examine, kept_ledgers, pool_reports
 from poolwarden.gc.explain import explain
@@ -24,7 +30,11 @@ from poolwarden.gc.report import audit_report, audit_table, sweep_text
 from poolwarden.gc.sweep import Settings, Sweep, SweepReport
 from poolwarden.ipam.registry import BACKENDS
 
+if TYPE_CHECKING:
+    from poolwarden.gc.schedule import Opener
+
 OK, FOUND, REFUSED = 0, 1, 1
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,6 +59,14 @@ def run(options: argparse.Namespace) -> int:
         return COULD_NOT
     except KeyboardInterrupt:
         return _fail("interrupted")
+    except Exception as error:
+        if options.verbose:
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        return _fail(
+            f"defect of poolwarden at {place}: {type(error).__name__}: {error}; -v shows more, please report it"
+        )
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------
@@ -92,9 +110,47 @@ def _gc(options: argparse.Namespace) -> int:
     )
     if options.file:
         return _gc_files(options, settings)
-    from poolwarden.daemon import run_daemon, run_once  # noqa: PLC0415 - APScheduler is for the daemon alone
+    return _gc_cluster(options, settings)
 
-    return run_once(options, settings) if options.once else run_daemon(options, settings)
+
+def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
+    from poolwarden.gc.schedule import Gc, LeaseSettings, on_schedule  # noqa: PLC0415 - only gc in a cluster needs it
+
+    lease = LeaseSettings(options.lease_namespace or _own_namespace(), options.lease_name, options.lease_duration)
+    gc = Gc(_opener(options), settings, lease)
+    if options.once:
+        gc.listen()
+        match gc.once():
+            case SweepReport() as report:
+                _warn(list(report.problems))
+                return print_sweep(report, settings)
+            case HeldBy(holder):
+                print(f"{holder} holds lease {lease.namespace}/{lease.name} and sweeps: nothing to do here")
+                return OK
+            case Unclear(reason):
+                return _fail(f"lease {lease.namespace}/{lease.name}: {reason}")
+    from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415 - only the daemon needs it
+    from apscheduler.triggers.interval import IntervalTrigger  # noqa: PLC0415
+
+    if options.cron:
+        try:
+            trigger, interval = CronTrigger.from_crontab(options.cron, timezone=UTC), None
+        except ValueError as error:
+            return _fail(f"--cron: {options.cron!r} is no schedule of five fields: {error}")
+    else:
+        jitter = options.interval // 10 or None
+        trigger, interval = IntervalTrigger(seconds=options.interval, jitter=jitter, timezone=UTC), options.interval
+    gc.listen()
+    gc.forever(on_schedule(trigger, interval=interval))
+    return OK
+
+
+def _own_namespace() -> str:
+    """The namespace of our own pod; outside a cluster that of its system."""
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return "kube-system"
 
 
 def _gc_files(options: argparse.Namespace, settings: Settings) -> int:
@@ -132,7 +188,7 @@ def _restore(options: argparse.Namespace) -> int:
 
 
 def _open(options: argparse.Namespace) -> Cluster:
-    return _open_files(options) if options.file else open_api_server(options)
+    return _open_files(options) if options.file else _opener(options)(stop=Event())
 
 
 def _open_files(options: argparse.Namespace) -> Files:
@@ -150,13 +206,17 @@ def _open_files(options: argparse.Namespace) -> Files:
     )
 
 
-def open_api_server(options: argparse.Namespace, **hooks: Any) -> ApiServer:
-    """The cluster of a kubeconfig or of our own pod. `hooks` are `guard` and `stop` of `ApiServer`."""
-    from poolwarden.cluster.kube_transport import KubeTransport  # noqa: PLC0415 - imports kubernetes, which takes 0.3 s
+def _opener(options: argparse.Namespace) -> "Opener":
+    def opened(*, stop: Stop, guard: Guard | None = None, limits: Limits | None = None) -> ApiServer:
+        from poolwarden.cluster.kube_transport import KubeTransport  # noqa: PLC0415 - imports kubernetes, takes 0.3 s
 
-    limits = Limits(qps=options.qps, burst=max(1, int(options.qps * 2)), read_timeout=float(options.timeout))
-    transport = KubeTransport(kubeconfig=options.kubeconfig or "", context=options.context or "")
-    return ApiServer(transport, limits=limits, **hooks)
+        chosen = limits or Limits(
+            qps=options.qps, burst=max(1, int(options.qps * 2)), read_timeout=float(options.timeout)
+        )
+        transport = KubeTransport(kubeconfig=options.kubeconfig or "", context=options.context or "")
+        return ApiServer(transport, limits=chosen, guard=guard or always_allowed, stop=stop)
+
+    return opened
 
 
 def _input_problems(cluster: Cluster) -> tuple[str, ...]:

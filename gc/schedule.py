@@ -1,0 +1,202 @@
+"""When sweeps run: once, or on a schedule, and only while we lead.
+
+Each term of leadership has a cluster of its own whose writes ask whether the term still lasts, so nothing that was read
+in an earlier term can be written in this one.
+"""
+
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from threading import Event, Thread
+from typing import Any, Protocol
+
+import structlog
+from msgspec import Struct
+
+from poolwarden.cluster.api_server import ApiServer
+from poolwarden.cluster.exchange import Limits
+from poolwarden.cluster.guard import Guard
+from poolwarden.cluster.lease import Candidate, HeldBy, Leadership, Leading, NotReleased, Terms, Unclear
+from poolwarden.cluster.pacing import Stop
+from poolwarden.gc.crd import Unready, ensure_definition
+from poolwarden.gc.sweep import Settings, Sweep, SweepReport
+from poolwarden.gc.tell import tell
+
+log = structlog.get_logger()
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Opener(Protocol):
+    """Opens the cluster; `limits` are the caller's own where it has some."""
+
+    def __call__(self, *, stop: Stop, guard: Guard | None = None, limits: Limits | None = None) -> ApiServer:
+        """A cluster whose reads end with `stop`, and whose writes ask `guard`."""
+        ...
+
+
+class LeaseSettings(Struct, frozen=True):
+    """Which lease makes us the leader. `duration` in seconds; the other times follow client-go's proportions."""
+
+    namespace: str
+    name: str
+    duration: int
+
+    @property
+    def terms(self) -> Terms:
+        """15 s, 10 s and 2 s, or in the same proportions."""
+        return Terms(self.duration, self.duration * 2 / 3, self.duration * 2 / 15)
+
+
+class Gc:
+    """Sweeps under leadership, until told to stop."""
+
+    def __init__(self, opener: Opener, settings: Settings, lease: LeaseSettings) -> None:
+        self.opener = opener
+        self.settings = settings
+        self.lease = lease
+        self.identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
+        self.stop = Event()
+        self._over = Event()
+        self._graces: Mapping[str, int] = {}
+
+    def listen(self) -> None:
+        """Stop on SIGTERM or SIGINT. Call it before any thread is started, so that none takes the signal."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        # A thread that waits for signals, not a handler: a handler may interrupt the very lock that it needs.
+        Thread(target=self._end_on_signal, name="signals", daemon=True).start()
+
+    def _end_on_signal(self) -> None:
+        received = signal.sigwait(SIGNALS)
+        log.info("stopping", signal=signal.Signals(received).name)
+        self.end()
+
+    def end(self) -> None:
+        """Stop soon: reads end at once, a sweep ends between two pools."""
+        self.stop.set()
+        self._over.set()
+
+    def once(self) -> SweepReport | HeldBy | Unclear:
+        """One sweep, if nobody else leads."""
+        self._over = Event()
+        candidate, leadership = self._stand()
+        claim = leadership.try_acquire(self.stop)
+        if not isinstance(claim, Leading):
+            return claim
+        try:
+            return self._sweep(self._cluster(candidate))
+        finally:
+            self._resign(leadership)
+
+    def forever(self, schedule: Callable[[Callable[[], None], Stop], None]) -> None:
+        """Lead whenever we can, and let `schedule` call the sweep until the term is over (its second argument)."""
+        while not self.stop.is_set():
+            self._over = Event()
+            candidate, leadership = self._stand()
+            claim = leadership.acquire(self.stop, told=self._tell_waiting)
+            if not isinstance(claim, Leading):
+                continue
+            log.info("leading", lease=f"{self.lease.namespace}/{self.lease.name}", identity=self.identity)
+            cluster = self._cluster(candidate)
+            over = self._over
+            if not self.stop.is_set():
+                schedule(partial(self._logged, cluster), over)
+            self._resign(leadership)
+
+    def _stand(self) -> tuple[Candidate, Leadership]:
+        terms = self.lease.terms
+        own = self.opener(stop=Event(), limits=terms.limits)
+        candidate = Candidate(
+            own, namespace=self.lease.namespace, name=self.lease.name, identity=self.identity, terms=terms
+        )
+        return candidate, Leadership(candidate, on_lost=self._lost)
+
+    def _cluster(self, candidate: Candidate) -> ApiServer:
+        return self.opener(stop=self._over, guard=candidate.guard)
+
+    def _lost(self, reason: str) -> None:
+        log.warning("leadership lost", reason=reason)
+        self._over.set()
+
+    @staticmethod
+    def _resign(leadership: Leadership) -> None:
+        outcome = leadership.release()
+        if isinstance(outcome, NotReleased):
+            log.info("lease not given back", reason=outcome.reason)
+
+    @staticmethod
+    def _tell_waiting(claim: HeldBy | Unclear) -> None:
+        if isinstance(claim, HeldBy):
+            log.info("waiting", holder=claim.holder)
+        else:
+            log.warning("waiting", reason=claim.reason)
+
+    # --- sweeping -------------------------------------------------------------------------------------------------
+
+    def _logged(self, cluster: ApiServer) -> None:
+        try:
+            report = self._sweep(cluster)
+        except Exception:
+            log.exception("sweep failed; this is a defect of poolwarden, the next sweep begins anew")
+            return
+        for problem in report.problems:
+            log.warning("problem", detail=problem)
+
+    def _sweep(self, cluster: ApiServer) -> SweepReport:
+        began = datetime.now(UTC)
+        cluster.forget_discovery()
+        ready = ensure_definition(cluster, self._over.wait, cluster.forget_discovery)
+        sweep = Sweep(cluster, self.settings, self._over.wait, self._graces)
+        report = sweep.run()
+        self._graces = sweep.graces_seen
+        problems = [ready.why] if isinstance(ready, Unready) else []
+        problems += [*report.problems, *tell(cluster, report.notices, instance=self.identity)]
+        report = report.with_problems(problems)
+        log.info(
+            "swept",
+            seconds=round((datetime.now(UTC) - began).total_seconds(), 3),
+            pools=len(report.pools),
+            findings=len(report.findings),
+            released=len(report.released),
+            complete=report.complete,
+        )
+        return report
+
+
+def on_schedule(trigger: Any, *, interval: int | None) -> Callable[[Callable[[], None], Stop], None]:
+    """A schedule for `Gc.forever`, by an APScheduler trigger: at once, then without overlap, late runs joined into one.
+
+    `interval` in seconds, where there is one: a sweep that takes more than half of it is warned about.
+    """
+    from apscheduler.executors.pool import ThreadPoolExecutor  # noqa: PLC0415 - only a daemon needs it
+    from apscheduler.schedulers.background import BackgroundScheduler  # noqa: PLC0415
+
+    def run(sweep: Callable[[], None], over: Stop) -> None:
+        def timed() -> None:
+            if over.is_set():
+                return
+            began = datetime.now(UTC)
+            sweep()
+            took = (datetime.now(UTC) - began).total_seconds()
+            if interval is not None and took > interval / 2:
+                log.warning("sweep takes more than half of its interval", seconds=round(took, 1), interval=interval)
+
+        scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(1)})
+        scheduler.add_job(
+            timed,
+            trigger,
+            id="sweep",
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None,  # the default of one second would skip a run that a busy machine delays
+            next_run_time=datetime.now(UTC),
+        )
+        scheduler.start()
+        while not over.wait(3600.0):
+            pass
+        scheduler.shutdown(wait=True)
+
+    return run
