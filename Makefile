@@ -1,0 +1,62 @@
+# make help lists the targets.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint controlplane cluster bench lock clean
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(VENV)/.stamp ## make .venv with poolwarden and its development tools, in pinned versions
+
+$(VENV)/.stamp: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "*** $(PYTHON) is not Python 3.11 or newer: install one and run make PYTHON=/path/to/it" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
+	  || { echo "*** $(PYTHON) cannot make a virtual environment: install its venv package (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "Installing poolwarden and its development tools into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --constraint constraints.txt pip
+	@$(PIP) install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
+	@touch $@
+
+demo: venv ## show what poolwarden does, on files, in seconds
+	$(BIN)/python examples/demo.py
+
+test: venv ## run all tests; those on a real API server need Go or KUBEBUILDER_ASSETS (ARGS="-k name" goes to pytest)
+	$(BIN)/python tests/controlplane/build.py --optional
+	$(BIN)/pytest $(ARGS)
+
+lint: venv ## check style, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	MYPYPATH=tests $(BIN)/mypy src tests/conftest.py tests/controlplane
+	$(BIN)/lint-imports
+
+controlplane: ## build etcd, kube-apiserver and so on for the tests (minutes at first, then cached)
+	$(PYTHON) tests/controlplane/build.py
+
+cluster: venv ## run a control plane to play with, until Ctrl-C
+	PYTHONPATH=tests $(BIN)/python -m controlplane.cluster
+
+bench: venv ## measure speed and memory
+	$(BIN)/python tests/bench.py
+
+lock: ## write constraints.txt anew, with today's versions of everything
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder"; pip="$$folder/bin/python -m pip --disable-pip-version-check"; \
+	$$pip install --quiet --upgrade pip setuptools; \
+	$$pip install --quiet --editable . --group dev; \
+	{ echo "# Exact versions of all that poolwarden runs, tests and builds with. Written by make lock."; \
+	  $$pip freeze --all --exclude-editable; } > "$$folder/constraints.txt"; \
+	cp "$$folder/constraints.txt" constraints.txt
+
+clean: ## remove what make and the tools wrote here (not the cached control plane)
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
