@@ -17,7 +17,7 @@ from poolwarden.gc.policy import Policy
 from poolwarden.gc.release import Outcome, restore
 from poolwarden.gc.repair import NotDone
 from poolwarden.gc.snapshot import covers
-from poolwarden.gc.sweep import Settings, Sweep
+from poolwarden.gc.sweep import NO_PODS, NotReleased, Settings, Sweep
 from poolwarden.ipam.inventory import Backend
 from poolwarden.ipam.pool import Pool, Record
 from poolwarden.ipam.registry import BACKENDS
@@ -31,6 +31,7 @@ class Guard(StrEnum):
     RECORD = "Record"
     DIGEST = "Digest"
     VERDICT = "Verdict"
+    CAP = "Cap"
     BRAKE = "Brake"
     LIVE_READ = "LiveRead"
     IN_USE = "InUse"
@@ -85,25 +86,30 @@ def propose(
         return CouldNot(finding.message)
     if finding.action is not Action.RELEASE:
         return Refused(Guard.VERDICT, f"{finding.verdict} · {finding.reason}: {finding.message}")
+    if not judged.snapshot.pods.items:
+        return CouldNot(NO_PODS)
+    policy = judged.guards.policies.of(pool.ref)
+    if not policy.most_releases(pool.ranges.size):
+        return Refused(Guard.CAP, "its PoolGuard says maxReleasesPerSweep: 0")
     guard = judged.guards.by_pool.get(pool.ref)
     generation, spent = (guard.metadata.generation, guard.status.spent_generation) if guard else (0, 0)
-    state = brake(findings, judged.guards.policies.of(pool.ref), generation, spent)
+    state = brake(findings, policy, generation, spent)
     return Refused(Guard.BRAKE, state.why) if isinstance(state, Braked) else Proposal(judged, pool, finding)
 
 
 def release_by_hand(cluster: Cluster, default: Policy, proposal: Proposal, wait: Wait) -> ByHand:
     """Release what was proposed, if the live reads still say so."""
     sweep = Sweep(cluster, Settings(default=default), wait)
-    results = sweep.release_one(proposal.judged, proposal.pool, proposal.finding)
-    if not results:
-        return CouldNot("; ".join(sweep.problems) or "nothing was done")
-    match results[0].outcome:
+    fate = sweep.release_one(proposal.judged, proposal.pool, proposal.finding)
+    if isinstance(fate, NotReleased):
+        return CouldNot(fate.why)
+    match fate.outcome:
         case Outcome.RELEASED:
             return Did(f"{proposal.finding.address} released from {proposal.pool.ref.name}")
-        case Outcome.FAILED:
-            return CouldNot(results[0].message)
+        case Outcome.FAILED | Outcome.DEFERRED | Outcome.UNVERIFIED:
+            return CouldNot(fate.message)
         case Outcome.KEPT | Outcome.GONE | Outcome.RESTORED:
-            return Refused(Guard.LIVE_READ, results[0].message)
+            return Refused(Guard.LIVE_READ, fate.message)
 
 
 def restore_by_hand(cluster: Cluster, default: Policy, address: str, pool_name: str, wait: Wait) -> ByHand:
@@ -127,12 +133,13 @@ def restore_by_hand(cluster: Cluster, default: Policy, address: str, pool_name: 
     done = restore(LiveReads(cluster, backend, judged.snapshot), pool.ref, address, past[-1].record.encode(), wait)
     if isinstance(done, NotDone):
         return CouldNot(done.why)
-    return _note_restored(cluster, guard, past[-1], cluster.now().replace(microsecond=0))
+    digest = backend.record(address, past[-1].record.encode()).digest
+    return _note_restored(cluster, guard, past[-1], digest, cluster.now().replace(microsecond=0))
 
 
-def _note_restored(cluster: Cluster, guard: PoolGuard, item: Released, now: datetime) -> ByHand:
-    """Write down that the record is back, so that gc holds it."""
-    back = msgspec.structs.replace(item, restored_at=now)
+def _note_restored(cluster: Cluster, guard: PoolGuard, item: Released, digest: str, now: datetime) -> ByHand:
+    """Write down that the record is back, so that gc holds it. Its digest may be another: its key is canonical now."""
+    back = msgspec.structs.replace(item, restored_at=now, record_digest=digest)
     released = tuple(back if entry == item else entry for entry in guard.status.released)
     body = status_change(guard, msgspec.structs.replace(guard.status, released=released))
     outcome = cluster.patch(POOL_GUARDS, body, name=guard.metadata.name, subresource="status")
@@ -154,9 +161,9 @@ def _users(judged: Judged, backend: Backend, pool: Pool, address: str, item: Rel
     for shower in evidence.shown.get(address, ()):
         if not (owner and shower.uid == owner) and not evidence.apart(shower, pool.ref):
             yield f"{shower.who} shows {address}"
-    for endpoint in evidence.listed.get(address, ()):
-        if endpoint.owner_uid != owner:
-            yield f"the endpoint of {endpoint.namespace}/{endpoint.name} lists {address}"
+    for uid, holder in evidence.listed.get(address, ()):
+        if not uid or uid != owner:
+            yield f"the endpoint of {holder} lists {address}"
 
 
 def _pool(judged: Judged, name: str) -> Pool | Refused | CouldNot:

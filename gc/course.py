@@ -11,7 +11,7 @@ from poolwarden.gc.guard import (
     FindingCounts,
     GuardCondition,
     GuardStatus,
-    NodeGone,
+    NodeSince,
     PoolGuard,
     Released,
     addresses_of,
@@ -50,7 +50,10 @@ class Course:
         self.due: list[tuple[Entry, Finding]] = []
         self.marked: list[Entry] = []
         self.brake: Open | Acknowledged | Braked = Open()
-        self.nodes_gone: tuple[NodeGone, ...] = status.nodes_gone
+        self.nodes_gone: tuple[NodeSince, ...] = status.nodes_gone
+        self.nodes_silent: tuple[NodeSince, ...] = status.nodes_silent
+        self.superseded = False
+        """Whether an operator has changed the guard since it was marked: then nothing more is written in this sweep."""
         self._released: list[Released] = []
         self._gone: set[str] = set()
         self._omitted = 0
@@ -60,23 +63,33 @@ class Course:
         """Whether the operator wants gc to leave the pool alone, its guard included."""
         return self.policy.mode is Mode.OFF
 
-    def force_due(self, finding: Finding, now: datetime) -> Entry:
-        """An entry for this finding whose grace and cooldown are taken as over."""
-        known = next((item for item in self.entries if item.record_digest == digest_of(finding)), None)
-        entry = msgspec.structs.replace(known or sighted(finding, now), phase=Phase.COOLDOWN, due_at=now)
-        self.entries = [*(item for item in self.entries if item.record_digest != entry.record_digest), entry]
-        return entry
+    def take(self, finding: Finding, now: datetime) -> None:
+        """Make this finding, and nothing else, due: by an operator's hand, without grace or cooldown.
 
-    def mark_due(self) -> None:
+        Its entry is due at no time, so that a mark which outlives us is a first sighting to the next sweep.
+        """
+        known = next((item for item in self.entries if item.record_digest == digest_of(finding)), None)
+        entry = msgspec.structs.replace(known or sighted(finding, now), reason=finding.reason, due_at=None)
+        self.entries = [*(item for item in self.entries if item.record_digest != entry.record_digest), entry]
+        self.due = [(entry, finding)]
+
+    def mark_due(self, now: datetime) -> None:
         """Mark what is due as Releasing, each with its record's text."""
         records = {record.digest: record.raw.decode() for record in self.pool.readable_records}
         wanted = {entry.record_digest for entry, _ in self.due}
         self.entries = [
-            msgspec.structs.replace(entry, phase=Phase.RELEASING, record=records.get(entry.record_digest, ""))
+            msgspec.structs.replace(
+                entry, phase=Phase.RELEASING, last_counted=now, record=records.get(entry.record_digest, "")
+            )
             if entry.record_digest in wanted
             else entry
             for entry in self.entries
         ]
+
+    def unmark(self, entry: Entry) -> None:
+        """Take a mark back: the entry stands again where it stood before."""
+        before = next((item for item, _ in self.due if item.record_digest == entry.record_digest), entry)
+        self.entries = [before if item.record_digest == entry.record_digest else item for item in self.entries]
 
     def marks(self) -> list[Entry]:
         """The entries marked in this sweep."""
@@ -112,6 +125,7 @@ class Course:
             ledger_omitted=self._omitted + ledger.omitted,
             released=released,
             nodes_gone=self.nodes_gone,
+            nodes_silent=self.nodes_silent,
             extended=self.status.extended,
             spent_generation=self._spent_generation(),
             conditions=self._conditions(now),
@@ -124,11 +138,30 @@ class Course:
         self.entries = list(step.ledger.entries)
         self._omitted = step.ledger.omitted
         self.detected = step.detected
-        self.nodes_gone = _nodes_gone(judged, self.entries, self.findings)
+        self._wait_for_nodes(judged)
         generation = self.guard.metadata.generation if self.guard is not None else 0
         self.brake = brake(self.findings, self.policy, generation, self.status.spent_generation)
         if self.policy.may_release(ceiling) and not isinstance(self.brake, Braked):
             self.due = due(self.entries, self.findings, judged.at)
+
+    def _wait_for_nodes(self, judged: Judged) -> None:
+        """Remember the nodes that records wait for, or may have to: absent ones, and those that are not Ready."""
+        nodes = judged.snapshot.nodes
+        if not covers(nodes.coverage, ""):
+            return
+        ref, memory, now = self.pool.ref, judged.snapshot.memory, judged.at.replace(microsecond=0)
+        there = {node.metadata.name: node for node in nodes.items}
+        unreadable = {item.name for item in nodes.unreadable}
+        wanted = {entry.node for entry in self.entries} | {f.node for f in self.findings if _left_behind(f)}
+        wanted |= {name for finding in self.findings for name in finding.waits_for}
+        absent = sorted(wanted - set(there) - unreadable - {""})
+        gone = (memory.nodes_gone.get((ref, name)) or memory.vanished.get(name, now) for name in absent)
+        self.nodes_gone = tuple(map(NodeSince, absent, gone))
+        # Where it is not known where an owner ran, each silent node counts, fenced or not: a taint may be taken off.
+        lost = any(_left_behind(finding) and not finding.node for finding in self.findings)
+        silent = sorted(name for name, node in there.items() if not node.ready) if lost else []
+        since = (memory.nodes_silent.get((ref, name)) or there[name].not_ready_since or now for name in silent)
+        self.nodes_silent = tuple(map(NodeSince, silent, since))
 
     def _spent_generation(self) -> int:
         """An acknowledgement is spent when Braked clears; the next one needs a new spec generation."""
@@ -171,6 +204,9 @@ def plan(judged: Judged, pool: Pool, findings: list[Finding], ceiling: Ceiling) 
     guard = judged.guards.by_pool.get(pool.ref)
     ours = guard is not None and guard.status.pool_uid in {"", pool.uid}
     status = guard.status if guard is not None and ours else GuardStatus()
+    if guard is not None and not ours:
+        # An acknowledgement was given for the leaks of the pool that is gone.
+        status = GuardStatus(spent_generation=guard.metadata.generation)
     course = Course(pool, judged.guards.policies.of(pool.ref), guard, status, findings)
     if not course.off and not isinstance(pool.records, RecordsUnreadable):
         course.advance(judged, ceiling)
@@ -205,13 +241,6 @@ def _vanished(old: Iterable[Entry], findings: Iterable[Finding]) -> list[Entry]:
     return [e for e in old if e.phase is Phase.RELEASING and e.record and e.record_digest not in present]
 
 
-def _nodes_gone(judged: Judged, entries: Iterable[Entry], findings: Iterable[Finding]) -> tuple[NodeGone, ...]:
-    """The nodes that records wait for and that do not exist, and since when that is known."""
-    nodes = judged.snapshot.nodes
-    if not covers(nodes.coverage, ""):
-        return ()
-    waiting = {entry.node for entry in entries}
-    waiting |= {f.node for f in findings if f.action is Action.RELEASE or f.reason is Reason.NODE_UNREACHABLE}
-    there = {node.metadata.name for node in nodes.items} | {item.name for item in nodes.unreadable}
-    known, now = judged.snapshot.memory.nodes_gone, judged.at.replace(microsecond=0)
-    return tuple(NodeGone(name, known.get(name, now)) for name in sorted(waiting - there - {""}))
+def _left_behind(finding: Finding) -> bool:
+    """Whether a finding says that a record's owner is gone, so that its node matters."""
+    return finding.action is Action.RELEASE or finding.reason is Reason.NODE_UNREACHABLE

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from poolwarden.cluster.interface import Absent, Cluster, Failed, Found, NotInstalled, Outdated, Unread, Written
+from poolwarden.cluster.interface import Absent, Cluster, Complete, Failed, Found, Outdated, Unread, Written
 from poolwarden.gc.guard import POOL_GUARDS, PoolGuard
 from poolwarden.gc.pacing import Backoff, tries
 from poolwarden.ipam.kinds import Kind
@@ -38,7 +38,7 @@ class Unready(Struct, frozen=True, tag=True):
 
 def ensure_definition(cluster: Cluster, wait: Callable[[float], bool], forget: Callable[[], None]) -> Ready | Unready:
     """Make the definition if it is absent and wait until it is served. `forget` drops what discovery knows."""
-    if not isinstance(cluster.list(POOL_GUARDS, PoolGuard).coverage, NotInstalled):
+    if isinstance(cluster.list(POOL_GUARDS, PoolGuard).coverage, Complete):
         return Ready()
     match cluster.get(DEFINITIONS, Definition, name=f"{POOL_GUARDS.plural}.{POOL_GUARDS.group}"):
         case Unread(message=message):
@@ -52,9 +52,9 @@ def ensure_definition(cluster: Cluster, wait: Callable[[float], bool], forget: C
             pass
     for _ in tries(SERVED, wait):
         forget()
-        if not isinstance(cluster.list(POOL_GUARDS, PoolGuard).coverage, NotInstalled):
+        if isinstance(cluster.list(POOL_GUARDS, PoolGuard).coverage, Complete):
             return Ready()
-    return Unready("PoolGuards are defined, but not served yet")
+    return Unready("PoolGuards are defined, but cannot be listed")
 
 
 def _definition() -> dict[str, Any]:

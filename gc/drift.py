@@ -8,11 +8,12 @@ from poolwarden.gc.evidence import (
     CompleteStatus,
     Entitled,
     Evidence,
+    IncompleteStatus,
     NodeGood,
     NotEntitled,
     uid_text,
 )
-from poolwarden.gc.policy import Policies
+from poolwarden.gc.policy import Mode, Policies
 from poolwarden.gc.snapshot import covers
 from poolwarden.ipam.endpoint import Endpoint, EndpointItem
 from poolwarden.ipam.objects import Pod
@@ -54,6 +55,7 @@ def endpoint_findings(evidence: Evidence, verdicts: Iterable[Finding], policies:
     drift = _Endpoints(evidence, policies)
     for endpoint in evidence.endpoints.values():
         yield from drift.about(endpoint)
+    yield from drift.on_two_interfaces()
     yield from drift.missing(verdicts)
 
 
@@ -63,13 +65,9 @@ class _Endpoints:
         self.policies = policies
         self.pools = {pool.ref.name: pool for pool in evidence.pools}
         self.records_by_uid: Counter[str] = Counter()
-        self.records_by_key: Counter[tuple[str, str]] = Counter()
-        self.recorded: dict[str, set[str]] = defaultdict(set)
         for pool in evidence.pools:
             for record in pool.readable_records:
                 self.records_by_uid[record.uid] += 1
-                self.records_by_key[getattr(record.owner, "namespace", ""), getattr(record.owner, "name", "")] += 1
-                self.recorded[record.address or ""].add(record.uid)
         snapshot = evidence.snapshot
         kind = evidence.backend.pool_kind
         self.pools_known = (
@@ -102,30 +100,44 @@ class _Endpoints:
         yield self._finding(endpoint, Reason.ENDPOINT_STALE, message, repair=removable)
 
     def _orphan(self, endpoint: Endpoint) -> Iterator[Finding]:
-        covered = covers(self.evidence.snapshot.pods.coverage, endpoint.namespace)
-        if not covered or endpoint.key in self.evidence.unreadable_pods or not self.pools_known:
+        evidence = self.evidence
+        covered = covers(evidence.snapshot.pods.coverage, endpoint.namespace)
+        if not covered or endpoint.key in evidence.unreadable_pods or not self.pools_known:
             return
-        if self.records_by_uid[endpoint.owner_uid] or self.records_by_key[endpoint.key]:
+        if self.records_by_uid[endpoint.owner_uid] or endpoint.owner_uid in evidence.pods_by_uid:
             return
-        if endpoint.owner_uid in self.evidence.pods_by_uid:
-            return
-        if not isinstance(self.evidence.entitlement(*endpoint.key), NotEntitled):
+        if endpoint.owner_kind == "Node" or not isinstance(evidence.entitlement(*endpoint.key), NotEntitled):
             return
         message = f"endpoint {_name(endpoint)} (UID {endpoint.owner_uid}) has neither pod nor record"
         yield self._finding(endpoint, Reason.ENDPOINT_ORPHAN, message, repair=self._removable(endpoint))
 
     def _removable(self, endpoint: Endpoint) -> bool:
-        """Whether nothing can need the endpoint: its pod is gone, its node vouches, no record and no NIC goes with it."""
-        if not endpoint.owner_uid or endpoint.owner_uid in self.evidence.pods_by_uid or not self.pools_known:
+        """Whether nothing can need the endpoint: its pod is gone, its node vouches, no record and no NIC goes with it.
+
+        It is an object of each pool that it lists, so each of their policies must allow it.
+        """
+        evidence = self.evidence
+        if not endpoint.owner_uid or endpoint.owner_uid in evidence.pods_by_uid or not self.pools_known:
             return False
         if self.records_by_uid[endpoint.owner_uid] or endpoint.items_unread:
             return False
-        if any(self.evidence.shown.get(item.address) for item in endpoint.addresses):
+        if not covers(evidence.snapshot.pods.coverage, endpoint.namespace):
             return False
-        policy = self.policies.of(self._place(endpoint)[0])
+        if any(evidence.shown.get(item.address) for item in endpoint.addresses):
+            return False
+        refs = {self.pools[item.pool].ref for item in endpoint.addresses if item.pool in self.pools}
+        return all(self._allows_removal(ref, endpoint) for ref in refs)
+
+    def _allows_removal(self, ref: PoolRef, endpoint: Endpoint) -> bool:
+        policy = self.policies.of(ref)
+        if policy.mode in {Mode.OFF, Mode.OBSERVE} or endpoint.namespace in policy.ignore_namespaces:
+            return False
+        if any(item.address in policy.keep for item in endpoint.addresses):
+            return False
         if not policy.node_evidence_required:
             return True
-        good = self.evidence.node_evidence(endpoint.node, self.evidence.now, policy.node_gone_grace)
+        evidence = self.evidence
+        good = evidence.node_evidence(ref, endpoint.node, evidence.now, policy.node_gone_grace)
         return isinstance(good, NodeGood)
 
     # --- the NICs of a live pod -----------------------------------------------------------------------------------
@@ -134,14 +146,9 @@ class _Endpoints:
         nics = self.evidence.nics(pod)
         proven = pod.running_and_ready and isinstance(nics, CompleteStatus)
         editable = proven and isinstance(self.evidence.entitlement(*endpoint.key), NotEntitled)
-        shown = {
-            address: entry.interface
-            for entry in (nics.entries if isinstance(nics, CompleteStatus) else ())
-            for address in entry.ips
-        }
+        shown = shown_by_nic(nics)
         yield from self._duplicated(endpoint, pod, shown, editable=editable)
         yield from self._unnamed(endpoint, pod, shown, proven=proven, editable=editable)
-        yield from self._on_two_interfaces(endpoint, pod)
 
     def _duplicated(self, endpoint: Endpoint, pod: Pod, shown: dict[str, str], *, editable: bool) -> Iterator[Finding]:
         by_name: dict[str, list[EndpointItem]] = defaultdict(list)
@@ -150,41 +157,53 @@ class _Endpoints:
         for name, items in by_name.items():
             if not name or len(items) == 1:
                 continue
-            right = [
-                item for item in items if item.addresses and all(shown.get(a.address) == name for a in item.addresses)
-            ]
-            provable = editable and bool(right) and all(item == right[0] for item in right)
+            right = _right_item(items, shown, name)
             message = f"endpoint {_name(endpoint)} names {name} {len(items)} times; {uid_text(pod)} has one such NIC"
             wrong = next((item for item in items if item not in right), items[-1])
-            yield self._finding(endpoint, Reason.INTERFACE_DUPLICATED, message, repair=provable, item=wrong)
+            yield self._finding(
+                endpoint, Reason.INTERFACE_DUPLICATED, message, repair=editable and bool(right), item=wrong
+            )
 
     def _unnamed(
         self, endpoint: Endpoint, pod: Pod, shown: dict[str, str], *, proven: bool, editable: bool
     ) -> Iterator[Finding]:
-        named = {item.interface for item in endpoint.items}
-        for item in endpoint.items:
-            names = {shown.get(address.address, "") for address in item.addresses}
-            if item.interface or not proven or len(names) != 1 or "" in names:
-                continue
-            name = names.pop()
-            message = f"endpoint {_name(endpoint)} names no interface for {item.addresses[0].address}; {uid_text(pod)} has it on {name}"
-            repair = editable and name not in named
-            yield self._finding(endpoint, Reason.INTERFACE_EMPTY, message, repair=repair, item=item)
+        named = Counter(item.interface for item in endpoint.items)
+        unnamed = [(item, _one_interface(item, shown)) for item in endpoint.items if not item.interface]
+        named.update(name for _, name in unnamed if name)
+        for item, name in unnamed if proven else ():
+            if name:
+                message = f"endpoint {_name(endpoint)} names no interface for {item.addresses[0].address}; {uid_text(pod)} has it on {name}"
+                repair = editable and named[name] == 1
+                yield self._finding(endpoint, Reason.INTERFACE_EMPTY, message, repair=repair, item=item)
 
-    def _on_two_interfaces(self, endpoint: Endpoint, pod: Pod) -> Iterator[Finding]:
-        nics: dict[str, set[str]] = defaultdict(set)
-        for item in endpoint.items:
-            for address in item.addresses:
-                nics[address.address].add(item.interface)
-        for text, names in nics.items():
-            shown = (shower.interface for shower in self.evidence.shown.get(text, ()) if shower.uid == pod.metadata.uid)
-            all_names = sorted({*names, *shown} - {""})
-            if len(all_names) > 1:
-                message = f"{uid_text(pod)} has {text} on {' and '.join(all_names)}"
-                item = next(i for i in endpoint.items if any(a.address == text for a in i.addresses))
-                yield self._finding(
-                    endpoint, Reason.ADDRESS_ON_TWO_INTERFACES, message, repair=False, item=item, address=text
-                )
+    def on_two_interfaces(self) -> Iterator[Finding]:
+        """Addresses that one pod has on two NICs, by its network-status or its endpoint."""
+        for address, showers in self.evidence.shown.items():
+            names: dict[tuple[str, str], set[str]] = defaultdict(set)
+            for shower in showers:
+                if shower.pod is not None:
+                    names[shower.pod.key].add(shower.interface)
+            for key, shown in names.items():
+                pod, endpoint = self.evidence.pods[key], self.evidence.endpoint_of(self.evidence.pods[key])
+                items = [
+                    item
+                    for item in (endpoint.items if endpoint is not None else ())
+                    if any(listed.address == address for listed in item.addresses)
+                ]
+                every = sorted((shown | {item.interface for item in items}) - {""})
+                where = self.evidence.pools_at(address)
+                if len(every) > 1 and where:
+                    yield Finding(
+                        where[0].ref,
+                        address,
+                        Verdict.DRIFT,
+                        Reason.ADDRESS_ON_TWO_INTERFACES,
+                        Action.NONE,
+                        f"{uid_text(pod)} has {address} on {' and '.join(every)}",
+                        owner=OwnerId("Pod", *key, pod.metadata.uid),
+                        interface=every[0],
+                        subject=f"{key[0]}/{key[1]}",
+                    )
 
     # --- pools that are gone, endpoints that are missing ----------------------------------------------------------
 
@@ -279,3 +298,27 @@ class _Endpoints:
 
 def _name(endpoint: Endpoint) -> str:
     return f"{endpoint.namespace}/{endpoint.name}"
+
+
+def shown_by_nic(nics: CompleteStatus | IncompleteStatus) -> dict[str, str]:
+    """The interface of each address that exactly one NIC of a pod shows; none while its NICs are not all known."""
+    if isinstance(nics, IncompleteStatus):
+        return {}
+    names: dict[str, set[str]] = defaultdict(set)
+    for entry in nics.entries:
+        for address in entry.ips:
+            names[address].add(entry.interface)
+    return {address: next(iter(found)) for address, found in names.items() if len(found) == 1}
+
+
+def _right_item(items: Iterable[EndpointItem], shown: dict[str, str], name: str) -> list[EndpointItem]:
+    """The one item that has just the addresses which that NIC shows; empty unless there is exactly one such."""
+    nic = {address for address, interface in shown.items() if interface == name}
+    right = {item for item in items if nic and {listed.address for listed in item.addresses} == nic}
+    return list(right) if len(right) == 1 else []
+
+
+def _one_interface(item: EndpointItem, shown: dict[str, str]) -> str:
+    """The interface that shows every address of an item, "" if none does."""
+    names = {shown.get(address.address, "") for address in item.addresses}
+    return names.pop() if len(names) == 1 else ""

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from poolwarden.cluster.interface import Coverage, Incomplete, NotInstalled
+from poolwarden.cluster.interface import Coverage, Doubt, Incomplete, NotInstalled
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.address import AddressError, canonical_host, sort_key
 from poolwarden.ipam.endpoint import Endpoint
@@ -38,7 +38,14 @@ UNKNOWN_NODE_WINDOW = timedelta(minutes=5)
 """A node that fell silent this long after the first sighting cannot be where the pod was left behind."""
 
 
-class Shower(Struct, frozen=True):
+LONGEST_ORDINAL = 10
+"""Digits of an int32."""
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Shower(Struct, frozen=True, gc=False):
     """Someone who shows an address.
 
     `pod` is None for a machine or an object that could not be read. `network` is the attachment's as network-status
@@ -70,9 +77,9 @@ class NodeGood(Struct, frozen=True, tag=True):
 
 
 class NodeSilent(Struct, frozen=True, tag=True):
-    """A container may run on where nobody can see it; `why` names the node."""
+    """A container may run on where nobody can see it; `why` names a node, `nodes` are all that keep the record."""
 
-    node: str
+    nodes: tuple[str, ...]
     why: str
 
 
@@ -100,35 +107,39 @@ class Evidence:
         self.backend = backend
         self.now = now
         inventories = [item for item in snapshot.inventories if item.ipam == backend.name]
-        self.pools: tuple[Pool, ...] = tuple(pool for item in inventories for pool in item.pools)
-        self.endpoints: dict[tuple[str, str], Endpoint] = {
+        self.pools: tuple[Pool, ...] = tuple(
+            sorted((pool for item in inventories for pool in item.pools), key=lambda pool: pool.ref)
+        )
+        self.endpoints: dict[Key, Endpoint] = {
             endpoint.key: endpoint for item in inventories for endpoint in item.endpoints
         }
-        self.pods: dict[tuple[str, str], Pod] = {pod.key: pod for pod in snapshot.pods.items}
-        self.pods_by_uid: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods.items}
-        self.unreadable_pods = {(item.namespace, item.name) for item in snapshot.pods.unreadable}
+        self.pods: dict[Key, Pod] = {pod.key: pod for pod in snapshot.pods.items}
+        self.pods_by_uid: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods.items if pod.metadata.uid}
+        self.unreadable_pods = {(item.namespace, item.name): item.error for item in snapshot.pods.unreadable}
         self.unreadable_endpoints = {
-            (item.namespace, item.name) for item in snapshot.unreadable.get(backend.endpoint_kind, ())
+            (item.namespace, item.name): item.error for item in snapshot.unreadable.get(backend.endpoint_kind, ())
         }
         self._plumbing: dict[str, Plumbing] = {
             f"{item.metadata.namespace}/{item.metadata.name}": parse_plumbing(item.spec.config)
             for item in snapshot.attachments.items
         }
-        self._statuses: dict[str, NetworkStatus | NoStatus | StatusUnreadable] = {}
+        self._statuses: dict[Key, NetworkStatus | NoStatus | StatusUnreadable] = {}
         self.shown: dict[str, list[Shower]] = defaultdict(list)
-        for shower_address, shower in self._showers():
-            self.shown[shower_address].append(shower)
+        for address, shower in self._showers():
+            self.shown[address].append(shower)
+        for showers in self.shown.values():
+            if len(showers) > 1:
+                showers.sort(key=lambda shower: (shower.who, shower.interface, shower.network))
 
     # --- who shows what -------------------------------------------------------------------------------------------
 
     def status(self, pod: Pod) -> NetworkStatus | NoStatus | StatusUnreadable:
         """The pod's network-status, parsed once."""
-        uid = pod.metadata.uid
-        if uid not in self._statuses:
+        if pod.key not in self._statuses:
             notes = pod.annotations
             text = notes.network_status if notes.network_status is not None else notes.old_network_status
-            self._statuses[uid] = parse_network_status(text)
-        return self._statuses[uid]
+            self._statuses[pod.key] = parse_network_status(text)
+        return self._statuses[pod.key]
 
     def _showers(self) -> Iterator[tuple[str, Shower]]:
         for pod in self.snapshot.pods.items:
@@ -143,12 +154,13 @@ class Evidence:
     def _shown_by_pod(self, pod: Pod) -> Iterator[tuple[str, Shower]]:
         who, uid, live = uid_text(pod), pod.metadata.uid, not pod.host_network
         status = self.status(pod)
-        seen: set[str] = set()
+        on_default: set[str] = set()
         match status:
             case NetworkStatus(entries):
                 for entry in entries:
+                    if entry.default or entry.interface == "eth0":
+                        on_default.update(entry.ips)
                     for address in entry.ips:
-                        seen.add(address)
                         yield address, Shower(who, uid, pod, entry.interface, entry.network, live)
             case StatusUnreadable(ips=ips):
                 for address in ips:
@@ -156,7 +168,7 @@ class Evidence:
             case NoStatus():
                 pass
         for address in self.pod_addresses(pod):
-            if address not in seen:
+            if address not in on_default:
                 yield address, Shower(who, uid, pod, "eth0", "", live)
 
     def pod_addresses(self, pod: Pod) -> tuple[str, ...]:
@@ -177,20 +189,37 @@ class Evidence:
             return addresses_in(text)
 
     @cached_property
-    def listed(self) -> dict[str, list[Endpoint]]:
-        """Endpoints of existing pods by the addresses that they list: what a later ADD may be answered with."""
-        found: dict[str, list[Endpoint]] = defaultdict(list)
+    def listed(self) -> dict[str, list[tuple[str, str]]]:
+        """Endpoints by the addresses that they list, as (owner's UID, how a message names it).
+
+        What an endpoint lists, a later ADD may be answered with, without a write that any pool would show. Of one that
+        cannot be decoded, every address in its text counts; its owner's UID is then "".
+        """
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for endpoint in self.endpoints.values():
-            if endpoint.owner_uid in self.pods_by_uid:
-                for item in endpoint.addresses:
-                    found[item.address].append(endpoint)
+            who = f"{endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid})"
+            for item in endpoint.addresses:
+                found[item.address].append((endpoint.owner_uid, who))
+        for broken in self.snapshot.unreadable.get(self.backend.endpoint_kind, ()):
+            for address in addresses_in(broken.raw.decode("utf-8", "replace")):
+                found[address].append(("", f"{broken.namespace}/{broken.name} (unreadable)"))
+        for holders in found.values():
+            holders.sort()
         return found
+
+    def endpoint_of(self, pod: Pod) -> Endpoint | None:
+        """The endpoint written for a pod: under its own name, or its virtual machine's; None if there is none of its UID."""
+        for key in (pod.key, (pod.metadata.namespace, pod.machine)):
+            endpoint = self.endpoints.get(key)
+            if endpoint is not None and endpoint.owner_uid and endpoint.owner_uid == pod.metadata.uid:
+                return endpoint
+        return None
 
     # --- networks -------------------------------------------------------------------------------------------------
 
     def plumbing(self, network: str) -> Plumbing:
         """What the NAD of that name tells; nothing if it is not known."""
-        return self._plumbing.get(network, Plumbing(frozenset(), ""))
+        return self._plumbing.get(network, Plumbing())
 
     def may_be_ours(self, network: str, ips: Iterable[str] = ()) -> bool:
         """Whether an attachment may draw from this IPAM.
@@ -248,21 +277,20 @@ class Evidence:
         """Whether an attachment is proven to be this IPAM's: by its NAD, or by an endpoint of the same UID."""
         if self.plumbing(shower.network).ipams & self.backend.ipam_types:
             return True
-        endpoint = self.endpoints.get(shower.pod.key) if shower.pod else None
-        return (
-            endpoint is not None
-            and endpoint.owner_uid == shower.uid
-            and any(item.address == address for item in endpoint.addresses)
-        )
+        endpoint = self.endpoint_of(shower.pod) if shower.pod else None
+        return endpoint is not None and any(item.address == address for item in endpoint.addresses)
 
     @cached_property
     def masters(self) -> dict[PoolRef, frozenset[str]]:
-        """For each pool the masters of the NADs that show its records ("" among them: one is not known)."""
+        """For each pool the masters of the NADs that show its records or name it ("" among them: one is not known)."""
         return {pool.ref: frozenset(self._masters_of(pool)) for pool in self.pools}
 
     def _masters_of(self, pool: Pool) -> Iterator[str]:
         for network in pool.networks:
             yield self.plumbing(network).master
+        for plumbing in self._plumbing.values():
+            if plumbing.ipams & self.backend.ipam_types and pool.ref.name in plumbing.pools:
+                yield plumbing.master
         for record in pool.readable_records:
             for shower in self.shown.get(record.address or "", ()):
                 if record.uid and shower.uid == record.uid:
@@ -356,7 +384,7 @@ class Evidence:
         return frozenset((item.namespace, item.name) for item in self.snapshot.stateful_sets.unreadable)
 
     @cached_property
-    def _machines(self) -> dict[tuple[str, str], str]:
+    def _machines(self) -> dict[Key, str]:
         listings = (
             (self.snapshot.machine_instances, "VirtualMachineInstance"),
             (self.snapshot.machines, "VirtualMachine"),
@@ -366,7 +394,8 @@ class Evidence:
             for listing, kind in listings
             for key in (
                 *((item.metadata.namespace, item.metadata.name) for item in listing.items),
-                *((item.namespace, item.name) for item in listing.unreadable),
+                # One that cannot be decoded exists all the same; one that could not be read (no text) may not.
+                *((item.namespace, item.name) for item in listing.unreadable if item.raw),
             )
         }
 
@@ -374,20 +403,16 @@ class Evidence:
     def _launchers(self) -> dict[tuple[str, str], Pod]:
         """Live virt-launcher pods by the VMI that owns them."""
         return {
-            (pod.metadata.namespace, reference.name): pod
-            for pod in self.snapshot.pods.items
-            if not pod.terminal
-            for reference in pod.metadata.owner_references or ()
-            if reference.kind == "VirtualMachineInstance"
+            (pod.metadata.namespace, pod.machine): pod
+            for pod in sorted(self.snapshot.pods.items, key=lambda pod: pod.key)
+            if not pod.terminal and pod.machine
         }
 
     def stateful_set(self, namespace: str, name: str) -> tuple[StatefulSet, int] | None:
         """The StatefulSet whose pod of that name would be, and the pod's ordinal; None if there is none."""
-        stem, _, ordinal = name.rpartition("-")
-        if not (stem and ordinal.isascii() and ordinal.isdigit()):
-            return None
-        found = self._stateful_sets.get((namespace, stem))
-        return None if found is None else (found, int(ordinal))
+        stem, ordinal = split_ordinal(name)
+        found = self._stateful_sets.get((namespace, stem)) if ordinal is not None else None
+        return None if found is None or ordinal is None else (found, ordinal)
 
     def entitlement(self, namespace: str, name: str) -> Entitled | NotEntitled | Need:
         """Whether a fixed-IP workload still wants an owner of that name, or what must be read to know."""
@@ -404,21 +429,26 @@ class Evidence:
         return self._entitlement_unread(namespace, name)
 
     def _entitlement_unread(self, namespace: str, name: str) -> NotEntitled | Need:
-        stem, _, ordinal = name.rpartition("-")
+        stem, ordinal = split_ordinal(name)
         endpoint = self.endpoints.get((namespace, name))
         kind = endpoint.owner_kind if endpoint else ""
-        if (stem and ordinal.isascii() and ordinal.isdigit()) or kind == "StatefulSet":
+        if ordinal is not None or kind == "StatefulSet":
             sets = self.snapshot.stateful_sets.coverage
-            if (namespace, stem) in self._unreadable_sets or not covers(sets, namespace):
+            if (namespace, stem) in self._unreadable_sets:
+                return Need(STATEFUL_SETS, "", f"StatefulSet {namespace}/{stem} cannot be read", "")
+            if not covers(sets, namespace):
                 return need(STATEFUL_SETS, namespace, sets)
         machine = kind in {"VirtualMachine", "VirtualMachineInstance"} or name.startswith("virt-launcher-")
-        for coverage, which in (
-            (self.snapshot.machine_instances.coverage, VIRTUAL_MACHINE_INSTANCES),
-            (self.snapshot.machines.coverage, VIRTUAL_MACHINES),
+        for listing, which in (
+            (self.snapshot.machine_instances, VIRTUAL_MACHINE_INSTANCES),
+            (self.snapshot.machines, VIRTUAL_MACHINES),
         ):
-            forbidden = isinstance(coverage, Incomplete) and coverage.doubt != "NotGiven"
-            if (machine or forbidden) and not covers(coverage, namespace):
+            coverage = listing.coverage
+            refused = isinstance(coverage, Incomplete) and coverage.doubt is not Doubt.NOT_GIVEN
+            if (machine or refused) and not covers(coverage, namespace):
                 return need(which, namespace, coverage)
+            if (namespace, name) in {(item.namespace, item.name) for item in listing.unreadable}:
+                return Need(which, "", f"{which.kind} {namespace}/{name} cannot be read", "")
         return NotEntitled()
 
     # --- nodes ----------------------------------------------------------------------------------------------------
@@ -430,11 +460,14 @@ class Evidence:
     @cached_property
     def _silent_nodes(self) -> tuple[tuple[str, datetime | None], ...]:
         """Nodes that do not answer and are not fenced, and since when."""
-        return tuple(
+        silent = [
             (node.metadata.name, node.not_ready_since)
             for node in self.snapshot.nodes.items
             if not node.ready and not node.fenced
-        ) + tuple((item.name, None) for item in self.snapshot.nodes.unreadable)
+        ]
+        return tuple(
+            sorted([*silent, *((item.name, None) for item in self.snapshot.nodes.unreadable)], key=lambda n: n[0])
+        )
 
     def node_of(self, pool: PoolRef, record: Record) -> str:
         """The node on which a record's owner last ran, "" if nothing that carries the record's UID tells it."""
@@ -445,49 +478,107 @@ class Evidence:
         endpoint = self.endpoints.get((getattr(owner, "namespace", ""), getattr(owner, "name", "")))
         if endpoint is not None and record.uid and endpoint.owner_uid == record.uid and endpoint.node:
             return endpoint.node
-        return self.snapshot.memory.nodes.get((pool, record.digest), "")
+        memory = self.snapshot.memory
+        return memory.nodes.get((pool, record.digest), "") or memory.node_of.get(record.uid, "")
 
     def node_answers(self, name: str) -> bool:
         """Whether a node exists, answers or is fenced."""
         node = self._nodes.get(name)
         return node is not None and (node.ready or node.fenced)
 
-    def node_evidence(self, node: str, first_seen: datetime, gone_grace: int) -> NodeGood | NodeSilent | Need:
+    def node_evidence(
+        self, pool: PoolRef, node: str, first_seen: datetime, gone_grace: int
+    ) -> NodeGood | NodeSilent | Need:
         """Whether nothing can run on where the owner ran (`node` "": not known where)."""
         coverage = self.snapshot.nodes.coverage
         if not covers(coverage, ""):
             return need(NODES, "", coverage)
-        return self._known_node(node, gone_grace) if node else self._any_node(first_seen, gone_grace)
+        grace = timedelta(seconds=gone_grace)
+        return self._known_node(pool, node, grace) if node else self._any_node(pool, first_seen, grace)
 
-    def _known_node(self, name: str, gone_grace: int) -> NodeGood | NodeSilent:
+    def gone_since(self, pool: PoolRef, node: str) -> datetime:
+        """Since when an absent node is known to be gone; now, if that is news."""
+        memory = self.snapshot.memory
+        known = (memory.nodes_gone.get((pool, node)), memory.vanished.get(node))
+        return min((time for time in known if time is not None), default=self.now)
+
+    def silent_since(self, pool: PoolRef, node: str, reported: datetime | None) -> datetime | None:
+        """Since when a node has not been Ready: its condition may have changed from False to Unknown in between."""
+        known = self.snapshot.memory.nodes_silent.get((pool, node))
+        return min((time for time in (known, reported) if time is not None), default=None)
+
+    def _known_node(self, pool: PoolRef, name: str, grace: timedelta) -> NodeGood | NodeSilent:
         if self.node_answers(name):
             return NodeGood()
         if name in self._nodes or any(item.name == name for item in self.snapshot.nodes.unreadable):
-            return NodeSilent(name, f"node {name}, where it last ran, is not Ready")
-        since = self.snapshot.memory.nodes_gone.get(name, self.now)
-        if self.now - since >= timedelta(seconds=gone_grace):
+            return NodeSilent((name,), f"node {name}, where it last ran, is not Ready")
+        since = self.gone_since(pool, name)
+        if self.now - since >= grace:
             return NodeGood()
-        return NodeSilent(name, f"node {name}, where it last ran, is gone since {since:%H:%M:%S}Z only")
+        return NodeSilent((name,), f"node {name}, where it last ran, is gone since {since:%H:%M:%S}Z only")
 
-    def _any_node(self, first_seen: datetime, gone_grace: int) -> NodeGood | NodeSilent:
+    def _any_node(self, pool: PoolRef, first_seen: datetime, grace: timedelta) -> NodeGood | NodeSilent:
         limit = first_seen + UNKNOWN_NODE_WINDOW
-        for name, since in self._silent_nodes:
-            if since is None or since < limit:
-                return NodeSilent(name, f"it is not known where it ran, and node {name} is not Ready")
-        for name, gone in self.snapshot.memory.nodes_gone.items():
-            if name not in self._nodes and gone < limit and self.now - gone < timedelta(seconds=gone_grace):
-                return NodeSilent(
-                    name, f"it is not known where it ran, and node {name} is gone since {gone:%H:%M:%S}Z only"
-                )
-        return NodeGood()
+        silent = [
+            name
+            for name, reported in self._silent_nodes
+            if (since := self.silent_since(pool, name, reported)) is None or since < limit
+        ]
+        memory = self.snapshot.memory
+        candidates = {name for where, name in memory.nodes_gone if where == pool} | set(memory.vanished)
+        gone = [
+            name
+            for name in sorted(candidates - set(self._nodes))
+            if (since := self.gone_since(pool, name)) < limit and self.now - since < grace
+        ]
+        if not silent and not gone:
+            return NodeGood()
+        what = f"node {silent[0]} is not Ready" if silent else f"node {gone[0]} is gone for less than {grace}"
+        return NodeSilent((*silent, *gone), f"it is not known where it ran, and {what}")
 
     # --- completeness ---------------------------------------------------------------------------------------------
 
-    def needs_for_absence(self, namespace: str) -> tuple[Need, ...]:
-        """What is missing to conclude anything from the absence of a pod or endpoint; empty if nothing is."""
-        kind = self.backend.endpoint_kind
-        kinds = ((PODS, self.snapshot.pods.coverage), (kind, self.snapshot.coverage.get(kind, NotInstalled())))
-        return tuple(need(which, namespace, coverage) for which, coverage in kinds if not covers(coverage, namespace))
+    def needs_for_release(self, namespace: str) -> tuple[Need, ...]:
+        """What is missing to let a record go: who else shows or lists its address, who else records it, its owner's absence.
+
+        Reservations that were merely not given decide nothing that a dump's reader does not see.
+        """
+        kinds = [
+            (PODS, self.snapshot.pods.coverage),
+            *((kind, self._coverage(kind)) for kind in (self.backend.endpoint_kind, self.backend.pool_kind)),
+        ]
+        missing = [need(kind, namespace, coverage) for kind, coverage in kinds if not covers(coverage, namespace)]
+        for kind in self.backend.aside:
+            coverage = self._coverage(kind)
+            if isinstance(coverage, Incomplete) and coverage.doubt is not Doubt.NOT_GIVEN:
+                missing.append(need(kind, "", coverage))
+            missing += [
+                Need(kind, "", f"{kind.kind} {broken.name} cannot be read: {broken.error}", "")
+                for broken in self.snapshot.unreadable.get(kind, ())
+            ]
+        return tuple(missing)
+
+    def nodes_needed(self) -> tuple[Need, ...]:
+        """The list of nodes, if it is missing."""
+        coverage = self.snapshot.nodes.coverage
+        return () if covers(coverage, "") else (need(NODES, "", coverage),)
+
+    def _coverage(self, kind: Kind) -> Coverage:
+        return self.snapshot.coverage.get(kind, NotInstalled())
+
+    @cached_property
+    def unreadable_pools(self) -> dict[str, str]:
+        """Addresses that stand in pools which cannot be decoded, by the name of such a pool."""
+        broken = self.snapshot.unreadable.get(self.backend.pool_kind, ())
+        return {a: item.name for item in broken for a in addresses_in(item.raw.decode("utf-8", "replace"))}
+
+
+def split_ordinal(name: str) -> tuple[str, int | None]:
+    """A StatefulSet pod's name as its set's name and its ordinal (an int32); None if it has none."""
+    stem, _, ordinal = name.rpartition("-")
+    if stem and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= LONGEST_ORDINAL:
+        return stem, int(ordinal)
+    return stem, None
 
 
 def need(kind: Kind, namespace: str, coverage: Coverage) -> Need:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from poolwarden.cluster.interface import Cluster, Doubt, Incomplete, Listing
-from poolwarden.gc.guard import POOL_GUARDS, Guards, PoolGuard, read_guards, remember
+from poolwarden.gc.guard import POOL_GUARDS, Guards, PoolGuard, Recollection, read_guards, remember
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry, Ledger, Phase
 from poolwarden.gc.policy import Policy
@@ -44,11 +44,11 @@ def examine(
     cluster: Cluster,
     default: Policy,
     ipams: Sequence[str] = (),
-    graces: Mapping[str, int] | None = None,
+    before: Recollection = Recollection(),  # noqa: B008 - frozen
     *,
     heed_restored: bool = True,
 ) -> Judged:
-    """Read everything and judge it. `ipams` are names (none: all installed ones), `graces` as in `Memory`.
+    """Read everything and judge it. `ipams` are names (none: all installed ones), `before` what this process remembers.
 
     A record that `restore` put back is held against gc (`heed_restored`), not against an operator's own hand.
 
@@ -59,16 +59,16 @@ def examine(
     guard_list: Listing[PoolGuard] = cluster.list(POOL_GUARDS, PoolGuard)
     guards = read_guards(guard_list, default)
     snapshot = read_snapshot(cluster, chosen, Memory())
-    uids = {pool.ref: pool.uid for pool in pools_of(snapshot)}
-    memory = remember(guards, uids, graces or {})
+    at = cluster.now()
+    memory = remember(guards, snapshot, before, at)
     memory = memory if heed_restored else msgspec.structs.replace(memory, held=frozenset())
     snapshot = msgspec.structs.replace(snapshot, memory=memory)
-    at = cluster.now()
     findings = judge(snapshot, guards.policies, at)
     suspects = {f.pool for f in findings if f.reason in {Reason.IN_USE_UNRECORDED, Reason.ADDRESS_HELD_TWICE}}
     if suspects:
         for backend in chosen:
-            refs = sorted(ref for ref in suspects if ref.ipam == backend.name and ref in uids)
+            known = {pool.ref for pool in pools_of(snapshot) if pool.ref.ipam == backend.name}
+            refs = sorted(suspects & known)
             snapshot = with_later(snapshot, reread_pools(cluster, backend, refs))
         findings = judge(snapshot, guards.policies, at)
     backends = installed(chosen, snapshot)

@@ -1,22 +1,24 @@
 """PoolGuard: an operator's settings for one pool, and gc's memory of it (`poolguards.poolwarden.dev/v1alpha1`)."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from poolwarden.cluster.interface import Listing
 from poolwarden.gc.ledger import Entry, LedgerOwner, Phase
 from poolwarden.gc.policy import Mode, Policies, Policy, Retention, RetentionRule
-from poolwarden.gc.snapshot import Memory
+from poolwarden.gc.snapshot import Memory, RecordKey, Snapshot, covers
 from poolwarden.gc.states import States, Uncounted
 from poolwarden.ipam.kinds import Kind
-from poolwarden.ipam.objects import Metadata
+from poolwarden.ipam.objects import Metadata, Timestamp
 from poolwarden.ipam.pool import PoolRef
 from poolwarden.ipam.ranges import RangeError, address_set, parse_range
+from poolwarden.ipam.verdict import Reason
 
 POOL_GUARDS = Kind("poolwarden.dev", "v1alpha1", "poolguards", "PoolGuard", namespaced=False)
 MADE_BY = "poolwarden.dev/made-by"
@@ -24,6 +26,8 @@ LONGEST_NAME = 253
 REFRESH = timedelta(minutes=30)
 """An otherwise unchanged status is written again after this long, so that `observedAt` tells that gc lives."""
 MOST_RELEASED = 100
+RECENT = 2 * REFRESH
+"""A status older than this is no memory of nodes: they may have come back and gone again unseen."""
 
 
 class GuardPoolRef(Struct, frozen=True):
@@ -39,11 +43,16 @@ class GuardPoolRef(Struct, frozen=True):
         return PoolRef(self.ipam, self.namespace or "", self.name)
 
 
+Seconds = Annotated[int, Meta(ge=0, le=7 * 86400)]
+"""A duration that a guard may set; the definition in manifests/crd has the same bounds."""
+LONGEST_RETENTION = 365 * 86400
+
+
 class SetRetention(Struct, frozen=True, rename="camel"):
     """spec.retention.statefulSets."""
 
     policy: RetentionRule = RetentionRule.WHILE_ENTITLED
-    after_seconds: int = 0
+    after_seconds: Annotated[int, Meta(ge=0, le=LONGEST_RETENTION)] = 0
 
 
 class GuardRetention(Struct, frozen=True, rename="camel"):
@@ -57,13 +66,13 @@ class GuardSpec(Struct, frozen=True, rename="camel"):
 
     pool_ref: GuardPoolRef
     mode: Mode | None = None
-    grace_seconds: int | None = None
-    cooldown_seconds: int | None = None
-    max_releases_per_sweep: int | None = None
-    max_release_percent: int | None = None
-    acknowledged_leaks: int | None = None
-    finished_pods: str | None = None
-    node_evidence: str | None = None
+    grace_seconds: Seconds | None = None
+    cooldown_seconds: Seconds | None = None
+    max_releases_per_sweep: Annotated[int, Meta(ge=0)] | None = None
+    max_release_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    acknowledged_leaks: Annotated[int, Meta(ge=0)] | None = None
+    finished_pods: Literal["Keep", "Release"] | None = None
+    node_evidence: Literal["Required", "Ignore"] | None = None
     retention: GuardRetention | None = None
     keep: tuple[str, ...] | None = None
     ignore_namespaces: tuple[str, ...] | None = None
@@ -95,16 +104,16 @@ class Released(Struct, frozen=True, rename="camel"):
     record: str
     record_digest: str
     reason: str
-    released_at: datetime
+    released_at: Timestamp
     owner: LedgerOwner | None = None
-    restored_at: datetime | None = None
+    restored_at: Timestamp | None = None
 
 
-class NodeGone(Struct, frozen=True):
-    """A node that records wait for, absent since."""
+class NodeSince(Struct, frozen=True):
+    """A node that records wait for, absent (`nodesGone`) or not Ready (`nodesSilent`) since."""
 
     name: str
-    since: datetime
+    since: Timestamp
 
 
 class GuardCondition(Struct, frozen=True, rename="camel"):
@@ -114,21 +123,22 @@ class GuardCondition(Struct, frozen=True, rename="camel"):
     status: str
     reason: str
     message: str
-    last_transition_time: datetime
+    last_transition_time: Timestamp
     observed_generation: int = 0
 
 
 class GuardStatus(Struct, frozen=True, rename="camel"):
     """status."""
 
-    observed_at: datetime | None = None
+    observed_at: Timestamp | None = None
     pool_uid: str = msgspec.field(name="poolUID", default="")
     addresses: Addresses = Addresses()
     findings: FindingCounts = FindingCounts()
     ledger: tuple[Entry, ...] = ()
     ledger_omitted: int = 0
     released: tuple[Released, ...] = ()
-    nodes_gone: tuple[NodeGone, ...] = ()
+    nodes_gone: tuple[NodeSince, ...] = ()
+    nodes_silent: tuple[NodeSince, ...] = ()
     extended: tuple[str, ...] = ()
     spent_generation: int = 0
     conditions: tuple[GuardCondition, ...] = ()
@@ -230,27 +240,85 @@ def _policy(guard: PoolGuard, default: Policy, problems: list[str]) -> Policy:
     return msgspec.structs.replace(default, **{field: value for field, value in given.items() if value is not None})
 
 
-def remember(guards: Guards, pool_uids: Mapping[PoolRef, str], graces: Mapping[str, int]) -> Memory:
-    """What the ledgers know, for the judge. The ledger of a pool that was deleted and made anew is not its."""
-    first_seen: dict[tuple[PoolRef, str], datetime] = {}
-    absent_since: dict[tuple[PoolRef, str], datetime] = {}
-    nodes: dict[tuple[PoolRef, str], str] = {}
-    gone: dict[str, datetime] = {}
-    held: set[tuple[PoolRef, str]] = set()
+class Recollection(Struct, frozen=True):
+    """What one process remembers from sweep to sweep.
+
+    `graces` and `node_of` are by pod UID (termination grace in seconds; where it runs), `nodes` the names of all nodes
+    at the last sweep, `vanished` since when a node that was there is not.
+    """
+
+    graces: Mapping[str, int] = {}
+    node_of: Mapping[str, str] = {}
+    nodes: frozenset[str] = frozenset()
+    vanished: Mapping[str, datetime] = {}
+
+
+def recollect(before: Recollection, snapshot: Snapshot, waited_for: AbstractSet[str], now: datetime) -> Recollection:
+    """What to remember after a sweep: its pods and nodes, and of earlier pods those whose UIDs are waited for."""
+    graces = {uid: grace for uid, grace in before.graces.items() if uid in waited_for}
+    node_of = {uid: node for uid, node in before.node_of.items() if uid in waited_for}
+    for pod in snapshot.pods.items:
+        graces[pod.metadata.uid] = pod.grace
+        if pod.spec.node_name:
+            node_of[pod.metadata.uid] = pod.spec.node_name
+    if not covers(snapshot.nodes.coverage, ""):
+        return Recollection(graces, node_of, before.nodes, before.vanished)
+    nodes = {node.metadata.name for node in snapshot.nodes.items} | {item.name for item in snapshot.nodes.unreadable}
+    vanished = {name: before.vanished.get(name, now) for name in (before.nodes | set(before.vanished)) - nodes}
+    return Recollection(graces, node_of, frozenset(nodes), vanished)
+
+
+def remember(guards: Guards, snapshot: Snapshot, before: Recollection, now: datetime) -> Memory:
+    """What ledgers and process know, for the judge.
+
+    The ledger of a pool that was deleted and made anew is not its. What a guard says of nodes counts while it is recent,
+    and only until the node is back.
+    """
+    uids = {pool.ref: pool.uid for inventory in snapshot.inventories for pool in inventory.pools}
+    there = {node.metadata.name: node for node in snapshot.nodes.items}
+    known = recollect(before, snapshot, before.graces.keys(), now)
+    first_seen: dict[RecordKey, datetime] = {}
+    absent_since: dict[RecordKey, datetime] = {}
+    nodes: dict[RecordKey, str] = {}
+    graces: dict[RecordKey, int] = {}
+    gone: dict[tuple[PoolRef, str], datetime] = {}
+    silent: dict[tuple[PoolRef, str], datetime] = {}
+    held: set[RecordKey] = set()
+    fenced: set[RecordKey] = set()
     for ref, guard in guards.by_pool.items():
-        if pool_uids.get(ref, guard.status.pool_uid) != guard.status.pool_uid:
+        status = guard.status
+        if uids.get(ref, status.pool_uid) != status.pool_uid:
             continue
-        for entry in guard.status.ledger:
+        for entry in status.ledger:
             key = (ref, entry.record_digest)
             absent_since[key] = entry.first_seen
+            nodes[key] = entry.node
+            graces[key] = entry.min_grace_seconds
             if entry.phase is not Phase.RETAINED:
                 first_seen[key] = entry.first_seen
-            if entry.node:
-                nodes[key] = entry.node
-        for node in guard.status.nodes_gone:
-            gone[node.name] = min(node.since, gone.get(node.name, node.since))
-        held |= {(ref, item.record_digest) for item in guard.status.released if item.restored_at is not None}
-    return Memory(first_seen, absent_since, nodes, gone, frozenset(held), graces)
+            if entry.reason == Reason.NEVER_ATTACHED and entry.phase in {Phase.COOLDOWN, Phase.RELEASING}:
+                fenced.add(key)
+        held |= {(ref, item.record_digest) for item in status.released if item.restored_at is not None}
+        if status.observed_at is not None and now - status.observed_at < RECENT:
+            gone |= {(ref, node.name): node.since for node in status.nodes_gone if node.name not in there}
+            silent |= {
+                (ref, node.name): node.since
+                for node in status.nodes_silent
+                if node.name in there and not there[node.name].ready
+            }
+    return Memory(
+        first_seen=first_seen,
+        absent_since=absent_since,
+        nodes=nodes,
+        min_graces=graces,
+        held=frozenset(held),
+        fenced=frozenset(fenced),
+        nodes_gone=gone,
+        nodes_silent=silent,
+        graces=known.graces,
+        node_of=known.node_of,
+        vanished=known.vanished,
+    )
 
 
 def addresses_of(states: States | Uncounted) -> Addresses:

@@ -24,7 +24,7 @@ from poolwarden.gc.evidence import (
     Shower,
     uid_text,
 )
-from poolwarden.gc.policy import Mode, Policies, Policy, RetentionRule
+from poolwarden.gc.policy import Mode, Policies, RetentionRule
 from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.address import Family, family_of, sort_key
 from poolwarden.ipam.endpoint import Endpoint
@@ -46,7 +46,13 @@ def judge(snapshot: Snapshot, policy: Policies, now: datetime) -> list[Finding]:
         for name in dict.fromkeys(inventory.ipam for inventory in snapshot.inventories)
         for finding in _Judge(snapshot, BACKENDS[name], policy, now).findings()
     ]
-    return sorted(findings, key=lambda finding: (finding.pool, sort_key(finding.address), not finding.record_digest))
+    return sorted(findings, key=_order)
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    """By pool, then address (none first), the record's own finding before what stands beside it."""
+    beside = (not finding.record_digest, finding.reason, finding.subject, finding.message)
+    return (finding.pool, sort_key(finding.address), *beside)
 
 
 class _Present(Struct, frozen=True, tag=True):
@@ -106,7 +112,10 @@ class _Judge:
 
     def _verdict(self, pool: Pool, record: Record) -> Finding:
         case = _Case(self, pool, record)
-        return case.finding()
+        try:
+            return case.finding()
+        except Exception as error:  # noqa: BLE001 - a defect of ours in one record must not stop the others
+            return case.defect(f"{type(error).__name__}: {error}")
 
     # --- what stands over all verdicts ----------------------------------------------------------------------------
 
@@ -155,15 +164,15 @@ class _Judge:
 
     def _drawn_from(self, pool: Pool, address: str, user: Shower) -> bool:
         """Whether the address is this pool's to record: no other pool records it for the user, or is named for it."""
-        if any(record.uid == user.uid for _, record in self._recorded.get(address, ())):
+        if user.uid and any(record.uid == user.uid for _, record in self._recorded.get(address, ())):
             return False
-        endpoint = self.evidence.endpoints.get(user.pod.key) if user.pod else None
+        endpoint = self.evidence.endpoint_of(user.pod) if user.pod else None
         named = {item.pool for item in endpoint.addresses if item.address == address} if endpoint else set()
         return not named - {""} or pool.ref.name in named
 
     def _conflict_without_record(self, pool: Pool, address: str, users: list[Shower]) -> Finding:
         first = users[0]
-        twice = len(users) > 1
+        twice = len({_party(user) for user in users}) > 1
         who = " and ".join(user.who for user in users)
         verb = "both use" if twice else "uses"
         pod = first.pod
@@ -184,57 +193,74 @@ class _Judge:
         A pod whose ADD came after its pool was read is no user without a record: `later` shows the record.
         """
         recorded_later = self.later.get(pool.ref, {}).get(address, "")
-        found: dict[str, Shower] = {}
+        found: dict[_Key, Shower] = {}
         for shower in showers:
             if not shower.live or shower.pod is None or self.evidence.apart(shower, pool.ref):
                 continue
-            if shower.uid == recorded_later or self._deleted_by_cni(shower.pod):
+            if (shower.uid and shower.uid == recorded_later) or self._deleted_by_cni(shower.pod):
                 continue
-            if shower.uid == claimed or self.evidence.proven_ours(shower, address):
-                found.setdefault(shower.uid, shower)
+            if (claimed and shower.uid == claimed) or self.evidence.proven_ours(shower, address):
+                found.setdefault(shower.pod.key, shower)
         return list(found.values())
 
     def _deleted_by_cni(self, pod: Pod) -> bool:
         """Whether a terminating pod's DEL is done: Spiderpool then takes the finalizer off its endpoint."""
-        endpoint = self.evidence.endpoints.get(pod.key)
-        return (
-            pod.metadata.deletion_timestamp is not None
-            and endpoint is not None
-            and endpoint.owner_uid == pod.metadata.uid
-            and not endpoint.finalizers
-        )
+        endpoint = self.evidence.endpoint_of(pod)
+        return pod.metadata.deletion_timestamp is not None and endpoint is not None and not endpoint.finalizers
 
     # --- overlapping pools ----------------------------------------------------------------------------------------
 
     def _with_overlaps(
         self, verdicts: dict[tuple[PoolRef, str], Finding]
     ) -> Iterator[tuple[tuple[PoolRef, str], Finding]]:
-        """A record that names nobody live, for an address that an overlapping pool gave to somebody, is a conflict."""
+        """A record that names nobody live, for an address that another pool gave to somebody, is a conflict."""
         overlaps = self.evidence.overlaps()
         for (ref, key), finding in verdicts.items():
+            nobody = finding.verdict in {Verdict.LEAKED, Verdict.RETAINED} or finding.reason is Reason.NODE_UNREACHABLE
             conflict = finding
-            if finding.verdict is Verdict.LEAKED and finding.address is not None and ref in overlaps:
-                conflict = self._overlap_conflict(ref, finding, overlaps[ref], verdicts)
+            if nobody and finding.address is not None:
+                conflict = self._elsewhere(ref, finding, overlaps.get(ref, set()), verdicts)
             yield (ref, key), conflict
 
-    def _overlap_conflict(
+    def _elsewhere(
         self,
         ref: PoolRef,
         finding: Finding,
-        others: set[PoolRef],
+        overlapping: set[PoolRef],
         verdicts: Mapping[tuple[PoolRef, str], Finding],
     ) -> Finding:
+        """What other pools say of an address whose record names nobody live."""
         address = finding.address or ""
         for pool, record in self._recorded.get(address, ()):
             elsewhere = verdicts.get((pool.ref, record.key))
-            if pool.ref in others and elsewhere is not None and elsewhere.verdict is not Verdict.LEAKED:
-                if self.evidence.networks_apart(ref, pool.ref):
-                    continue
-                return self._as_overlap(finding, f"{pool.ref.name}, which overlaps, records it for {elsewhere.owner}")
-        for shower in self.evidence.shown.get(address, ()):
-            if not self.evidence.apart(shower, ref):
+            if pool.ref == ref or elsewhere is None or self.evidence.networks_apart(ref, pool.ref):
+                continue
+            if elsewhere.verdict is not Verdict.LEAKED:
+                return self._as_overlap(finding, f"{pool.ref.name} records it for {elsewhere.owner}, too")
+        unread = [
+            pool.ref.name
+            for pool in self.evidence.pools_at(address)
+            if pool.ref != ref and isinstance(pool.records, RecordsUnreadable)
+        ]
+        unread += [self.evidence.unreadable_pools[address]] if address in self.evidence.unreadable_pools else []
+        if unread:
+            message = f"{finding.message}; but pool {unread[0]}, which may record the address as well, cannot be read"
+            return msgspec.structs.replace(
+                finding,
+                verdict=Verdict.UNKNOWN,
+                reason=Reason.EVIDENCE_INCOMPLETE,
+                action=Action.NONE,
+                message=message,
+            )
+        for shower in self.evidence.shown.get(address, ()) if overlapping else ():
+            if shower.uid != self._uid_of(finding) and not self.evidence.apart(shower, ref):
                 return self._as_overlap(finding, f"its range overlaps another pool's and {shower.who} shows it")
         return finding
+
+    @staticmethod
+    def _uid_of(finding: Finding) -> str:
+        """The UID of a finding's owner, which may show its own address; no pod's if there is none."""
+        return finding.owner.uid or "-" if isinstance(finding.owner, OwnerId) else "-"
 
     @staticmethod
     def _as_overlap(finding: Finding, why: str) -> Finding:
@@ -261,11 +287,17 @@ class _Case:
     """One record on trial."""
 
     def __init__(self, judge: _Judge, pool: Pool, record: Record) -> None:
+        owner = record.owner
         self.judge = judge
         self.evidence = judge.evidence
         self.pool = pool
         self.record = record
         self.now = judge.now
+        self.policy = judge.policies.of(pool.ref)
+        self.address = record.address or ""
+        self.key: _Key = (owner.namespace, owner.name) if isinstance(owner, ClaimedOwner) else ("", "")
+        self.endpoint = self._own_endpoint()
+        self.interface = self._interface()
 
     def finding(self) -> Finding:
         """The first row of the design's table that holds."""
@@ -299,37 +331,19 @@ class _Case:
 
     # --- who it is ------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def policy(self) -> Policy:
-        """The policy of the record's pool."""
-        return self.judge.policies.of(self.pool.ref)
-
-    @cached_property
-    def address(self) -> str:
-        """The record's address."""
-        return self.record.address or ""
-
-    @cached_property
-    def key(self) -> _Key:
-        """Namespace and name of the claimed owner, empty if it cannot be parsed."""
-        owner = self.record.owner
-        return (owner.namespace, owner.name) if isinstance(owner, ClaimedOwner) else ("", "")
-
-    @cached_property
-    def endpoint(self) -> Endpoint | None:
+    def _own_endpoint(self) -> Endpoint | None:
         """The endpoint written for the record's owner, by UID."""
         found = self.evidence.endpoints.get(self.key)
         return found if found is not None and self.record.uid and found.owner_uid == self.record.uid else None
 
-    @cached_property
-    def interface(self) -> str:
+    def _interface(self) -> str:
         """The NIC that the record or its owner's endpoint names, "" if neither does."""
         if self.record.interface or self.endpoint is None:
             return self.record.interface
         items = self.endpoint.items
         return next((i.interface for i in items for a in i.addresses if a.address == self.address), "")
 
-    @cached_property
+    @property
     def _recorded_for(self) -> str:
         uid = f"UID {self.record.uid}" if self.record.uid else "no UID"
         nic = f", interface {self.interface}" if self.interface else ""
@@ -338,11 +352,15 @@ class _Case:
     def _owner(self, claimed: ClaimedOwner) -> _Owner:
         uid = self.record.uid
         by_name = self.evidence.pods.get(self.key)
-        by_uid = self.evidence.pods_by_uid.get(uid) if uid else by_name
+        if not uid and by_name is not None:
+            # Without a UID a live pod of the name keeps the record, until it is proven to use another address.
+            return _Replaced(by_name) if self._uses_another(by_name) else _Present(by_name)
+        by_uid = self.evidence.pods_by_uid.get(uid)
         if by_uid is not None:
             return _Present(by_uid)
         if self.key in self.evidence.unreadable_pods:
-            return _Unreadable(f"pod {claimed.namespace}/{claimed.name} cannot be decoded")
+            why = self.evidence.unreadable_pods[self.key]
+            return _Unreadable(f"pod {claimed.namespace}/{claimed.name} cannot be read: {why}")
         return _Gone() if by_name is None else _Replaced(by_name)
 
     # --- Unknown --------------------------------------------------------------------------------------------------
@@ -361,11 +379,28 @@ class _Case:
                     f"{self._recorded_for}, a static pod whose UID is now {pod.metadata.uid}: its sandbox may run on"
                 )
                 return self._say(Verdict.UNKNOWN, Reason.STATIC_POD, message)
+            case _Gone() if self.endpoint is not None and self.endpoint.owner_kind == "Node":
+                message = f"{self._recorded_for}, a static pod without a mirror: its kubelet may run it on"
+                return self._say(Verdict.UNKNOWN, Reason.STATIC_POD, message)
             case _:
-                needs = self.evidence.needs_for_absence(claimed.namespace)
-                if self.key in self.evidence.unreadable_endpoints:
-                    return self._incomplete(f"endpoint {self.key[0]}/{self.key[1]} cannot be decoded")
-                return self._incomplete("; ".join(item.message for item in needs), needs) if needs else None
+                return self._unproven_absence(claimed)
+
+    def _unproven_absence(self, claimed: ClaimedOwner) -> Finding | None:
+        """Unknown, if what was read does not prove that nobody can need the record; None if it does."""
+        needs = self.evidence.needs_for_release(claimed.namespace)
+        if needs:
+            return self._incomplete("; ".join(item.message for item in needs), needs)
+        if self.key in self.evidence.unreadable_endpoints:
+            why = self.evidence.unreadable_endpoints[self.key]
+            return self._incomplete(f"endpoint {self.key[0]}/{self.key[1]} cannot be read: {why}")
+        if self.endpoint is not None and self.endpoint.items_unread:
+            return self._incomplete(f"its endpoint cannot be read: {self.endpoint.items_unread}")
+        return None
+
+    def defect(self, what: str) -> Finding:
+        """What is said of a record that we failed to judge."""
+        message = f"the record of {self.record.key!r} could not be judged, by a defect of poolwarden ({what})"
+        return self._say(Verdict.UNKNOWN, Reason.EVIDENCE_INCOMPLETE, message)
 
     def _incomplete(self, why: str, needs: tuple[Need, ...] = ()) -> Finding:
         message = f"{self._recorded_for}; whether it is in use is not known: {why}"
@@ -426,7 +461,7 @@ class _Case:
         return self._release(Reason.SURPLUS_FOR_OWNER, message)
 
     def _shown_by(self, pod: Pod) -> bool:
-        return any(shower.uid == pod.metadata.uid for shower in self.evidence.shown.get(self.address, ()))
+        return any(s.pod is not None and s.pod.key == pod.key for s in self.evidence.shown.get(self.address, ()))
 
     def _surplus_proof(self, pod: Pod) -> str:
         """What is missing to prove that no NIC and no later ADD can use the address; "" if nothing is."""
@@ -445,12 +480,15 @@ class _Case:
         endpoint, nics = self.endpoint, self.evidence.nics(pod)
         if endpoint is None or not isinstance(nics, CompleteStatus) or not pod.running_and_ready or self._shown_by(pod):
             return None
+        if not self.evidence.endpoint_agrees(pod, nics, endpoint):
+            return None
         item = next((i for i in endpoint.items for a in i.addresses if a.address == self.address), None)
-        if item is None or not self.evidence.endpoint_agrees(pod, nics, endpoint):
+        if item is None and (self.pool.ref, self.record.digest) not in self.judge.memory.fenced:
             return None
-        if item.interface and any(entry.interface == item.interface for entry in nics.entries):
+        name = item.interface if item is not None else ""
+        if name and any(entry.interface == name for entry in nics.entries):
             return None
-        nic = f"interface {item.interface}" if item.interface else "an unnamed interface"
+        nic = f"interface {name}" if name else "an unnamed interface"
         message = f"{self._recorded_for} for {nic} that no attachment ever took: all its NICs are up without it"
         return self._release(Reason.NEVER_ATTACHED, message)
 
@@ -460,7 +498,7 @@ class _Case:
         entitlement = self.evidence.entitlement(claimed.namespace, claimed.name)
         if isinstance(entitlement, Need):
             return self._incomplete(entitlement.message, (entitlement,))
-        if isinstance(entitlement, Entitled) and self._kept_for(entitlement) and not self._proven_elsewhere(owner):
+        if isinstance(entitlement, Entitled) and self._kept_for(entitlement, owner):
             return self._retained(entitlement)
         match owner:
             case _Present(pod) if pod.metadata.deletion_timestamp is not None:
@@ -475,24 +513,25 @@ class _Case:
         reason = Reason.VIRTUAL_MACHINE_ENTITLED if entitlement.machine else Reason.STATEFUL_SET_ENTITLED
         return self._say(Verdict.RETAINED, reason, message)
 
-    def _kept_for(self, entitlement: Entitled) -> bool:
+    def _kept_for(self, entitlement: Entitled, owner: _Owner) -> bool:
+        """Whether an entitled owner's address is kept: by policy, and until its next pod is proven to use another."""
+        if entitlement.machine:
+            return True  # a pod that happens to have a machine's name proves nothing about the machine
+        if isinstance(owner, _Replaced) and self._uses_another(owner.pod):
+            return False
         retention = self.policy.retention
-        if entitlement.machine or retention.rule is RetentionRule.WHILE_ENTITLED:
-            return True
-        if retention.rule is RetentionRule.RELEASE_ALWAYS:
-            return False
-        absent = self.judge.memory.absent_since.get((self.pool.ref, self.record.digest), self.now)
-        return self.now - absent < timedelta(seconds=retention.after)
+        if retention.rule is RetentionRule.RELEASE_AFTER:
+            absent = self.judge.memory.absent_since.get((self.pool.ref, self.record.digest), self.now)
+            return self.now - absent < timedelta(seconds=retention.after)
+        return retention.rule is RetentionRule.WHILE_ENTITLED
 
-    def _proven_elsewhere(self, owner: _Owner) -> bool:
-        """Whether the pod that now has the name is proven to use another address in the record's place."""
-        if not isinstance(owner, _Replaced) or not owner.pod.running_and_ready:
-            return False
-        nics = self.evidence.nics(owner.pod)
-        if not isinstance(nics, CompleteStatus):
+    def _uses_another(self, pod: Pod) -> bool:
+        """Whether the pod that has the owner's name is proven to use another address in the record's place."""
+        nics = self.evidence.nics(pod)
+        if not pod.running_and_ready or not isinstance(nics, CompleteStatus) or self._shown_by(pod):
             return False
         default = next((entry for entry in nics.entries if entry.default), nics.entries[0])
-        if not set(default.ips) & set(self.evidence.pod_addresses(owner.pod)) or self._shown_by(owner.pod):
+        if not set(default.ips) & set(self.evidence.pod_addresses(pod)):
             return False
         family = family_of(self.address)
         same = (
@@ -522,24 +561,28 @@ class _Case:
         if _all_terminated(pod) and no_sandbox:
             message = f"{late}; its containers have ended and its sandbox is gone"
             return self._release(Reason.OWNER_OVERDUE, message, excepted=pod.metadata.uid, pod=pod)
-        if pod.spec.node_name and not self.evidence.node_answers(pod.spec.node_name):
-            message = f"{late}, but node {pod.spec.node_name} is not Ready or gone: it may run on"
-            return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=pod.spec.node_name)
+        node = pod.spec.node_name
+        missing = self.evidence.nodes_needed()
+        if missing:
+            return self._incomplete(missing[0].message, missing)
+        if node and not self.evidence.node_answers(node):
+            message = f"{late}, but node {node} is not Ready or gone: it may run on"
+            return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node, waits_for=(node,))
         message = f"{late}, but its containers or its sandbox may still run"
-        return self._say(Verdict.UNKNOWN, Reason.OWNER_STUCK, message, node=pod.spec.node_name)
+        return self._say(Verdict.UNKNOWN, Reason.OWNER_STUCK, message, node=node)
 
     def _left_behind(self, owner: _Owner) -> Finding:
         ref, digest = self.pool.ref, self.record.digest
         node = self.evidence.node_of(ref, self.record)
         if self.policy.node_evidence_required:
             first_seen = self.judge.memory.first_seen.get((ref, digest), self.now)
-            evidence = self.evidence.node_evidence(node, first_seen, self.policy.node_gone_grace)
+            evidence = self.evidence.node_evidence(ref, node, first_seen, self.policy.node_gone_grace)
             match evidence:
                 case Need():
                     return self._incomplete(evidence.message, (evidence,))
-                case NodeSilent(name, why):
+                case NodeSilent(nodes, why):
                     message = f"{self._recorded_for}, whose pod is gone, but {why}: a container may run on there"
-                    return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node or name)
+                    return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node, waits_for=nodes)
                 case NodeGood():
                     pass
         if isinstance(owner, _Replaced):
@@ -558,26 +601,31 @@ class _Case:
     def _release(
         self, reason: Reason, message: str, *, excepted: str = "", node: str = "", pod: Pod | None = None
     ) -> Finding:
-        """A leak that may be released, unless somebody shows the address (`excepted`: the owner's own UID)."""
+        """A leak that may be released, unless somebody shows or may be given the address (`excepted`: the owner's UID)."""
+        claimed = self.record.owner
+        doubt = self._unproven_absence(claimed) if isinstance(claimed, ClaimedOwner) else None
+        if doubt is not None:
+            return doubt
         action = Action.RELEASE
         for shower in self.evidence.shown.get(self.address, ()):
             if not (excepted and shower.uid == excepted) and not self.evidence.apart(shower, self.pool.ref):
                 action, message = Action.NONE, f"{message}; kept, since {shower.who} shows the address"
                 break
-        for endpoint in self.evidence.listed.get(self.address, ()):
-            if endpoint.owner_uid != self.record.uid:
-                holder = f"{endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid})"
+        for uid, holder in self.evidence.listed.get(self.address, ()):
+            if not uid or uid != self.record.uid:
                 action, message = Action.NONE, f"{message}; kept, since the endpoint of {holder} lists the address"
+                break
         return self._say(Verdict.LEAKED, reason, message, action=action, node=node, min_grace=self._min_grace(pod))
 
     def _min_grace(self, pod: Pod | None) -> int:
         """The owner's terminationGracePeriodSeconds, as far as it, its successor or its StatefulSet tells."""
-        known = [self.judge.memory.graces.get(self.record.uid, 0)]
+        memory = self.judge.memory
+        known = [memory.graces.get(self.record.uid, 0), memory.min_graces.get((self.pool.ref, self.record.digest), 0)]
         if pod is not None:
-            known.append(pod.spec.termination_grace_period_seconds or 0)
+            known.append(pod.grace)
         found = self.evidence.stateful_set(*self.key)
         if found is not None:
-            known.append(found[0].spec.template.spec.termination_grace_period_seconds or 0)
+            known.append(found[0].grace)
         return max(known)
 
     def _say(
@@ -588,6 +636,7 @@ class _Case:
         *,
         action: Action = Action.NONE,
         node: str = "",
+        waits_for: tuple[str, ...] = (),
         min_grace: int = 0,
         needs: tuple[Need, ...] = (),
     ) -> Finding:
@@ -603,6 +652,7 @@ class _Case:
             interface=self.interface if parsed else self.record.interface,
             record_digest=self.record.digest,
             node=node,
+            waits_for=waits_for,
             min_grace=min_grace,
             needs=needs,
         )
@@ -618,8 +668,9 @@ def _party_of(owner: _Owner, uid: str) -> str:
 
 
 def _party_of_pod(pod: Pod) -> str:
-    machine = next((r.name for r in pod.metadata.owner_references or () if r.kind == "VirtualMachineInstance"), "")
-    return f"vmi:{pod.metadata.namespace}/{machine}" if machine else pod.metadata.uid
+    if pod.machine:
+        return f"vmi:{pod.metadata.namespace}/{pod.machine}"
+    return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _statuses(pod: Pod) -> Iterator[ContainerStatus]:

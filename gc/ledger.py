@@ -5,13 +5,14 @@ aside). Unknown stops the clock where it is; InUse, Conflict or a change of the 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
 
 from poolwarden.gc.policy import Policy, RetentionRule
+from poolwarden.ipam.objects import Timestamp
 from poolwarden.ipam.verdict import Action, Finding, OwnerId, Reason, Verdict
 
 MOST_ENTRIES = 500
@@ -41,18 +42,20 @@ class Entry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     `first_seen` is the first sighting of the record without a proven owner; `last_counted` when its phase began (for
     Sighted: when this verdict and reason began to count); `due_at` when the phase ends, None while it cannot end.
-    `record` is the record's raw JSON, while it is being released.
+    `min_grace_seconds` is the owner's termination grace, where it was seen. `record` is the record's raw JSON, while it
+    is being released.
     """
 
     address: str | None
     record_digest: str
     owner: LedgerOwner | None
     reason: str
-    first_seen: datetime
-    last_counted: datetime
+    first_seen: Timestamp
+    last_counted: Timestamp
     phase: Phase
-    due_at: datetime | None = None
+    due_at: Timestamp | None = None
     node: str = ""
+    min_grace_seconds: int = 0
     record: str = ""
 
 
@@ -90,6 +93,14 @@ def advance(old: Sequence[Entry], findings: Iterable[Finding], policy: Policy, n
     return Advance(bounded(entries.values()), tuple(detected))
 
 
+def later(time: datetime, seconds: int) -> datetime:
+    """A time moved on; one beyond all calendars is their end."""
+    try:
+        return time + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
 def digest_of(finding: Finding) -> str:
     """What the ledger knows a finding by: its record's digest, or its endpoint's; "" for a finding about a pool."""
     return finding.record_digest or finding.subject_digest
@@ -101,7 +112,7 @@ def due(entries: Iterable[Entry], findings: Iterable[Finding], now: datetime) ->
     return [
         (entry, wanted[entry.record_digest])
         for entry in entries
-        if entry.phase in {Phase.COOLDOWN, Phase.RELEASING}
+        if entry.phase is Phase.COOLDOWN
         and entry.record_digest in wanted
         and entry.due_at is not None
         and entry.due_at <= now
@@ -150,19 +161,21 @@ def _waiting(previous: Entry | None, finding: Finding, now: datetime) -> Entry |
 
 
 def _counted(previous: Entry | None, finding: Finding, policy: Policy, now: datetime) -> Entry:
-    grace = timedelta(seconds=max(policy.grace, finding.min_grace))
+    grace = max(policy.grace, finding.min_grace)
     wanted = finding.action is not Action.NONE
     first = previous.first_seen if previous is not None else now
     node = finding.node or (previous.node if previous is not None else "")
     same = previous is not None and previous.reason == finding.reason and (previous.due_at is not None) == wanted
     if previous is None or not same or previous.phase is Phase.RETAINED:
-        return _entry(finding, first, now, Phase.SIGHTED, now + grace if wanted else None, node=node)
+        return _entry(finding, first, now, Phase.SIGHTED, later(now, grace) if wanted else None, node=node)
     if not wanted:
         return msgspec.structs.replace(previous, phase=Phase.SIGHTED, node=node, record="")
-    if previous.phase is Phase.SIGHTED and now < previous.last_counted + grace:
-        return _entry(finding, first, previous.last_counted, Phase.SIGHTED, previous.last_counted + grace, node=node)
+    if previous.phase is Phase.SIGHTED and now < later(previous.last_counted, grace):
+        return _entry(
+            finding, first, previous.last_counted, Phase.SIGHTED, later(previous.last_counted, grace), node=node
+        )
     if previous.phase is Phase.SIGHTED:
-        return _entry(finding, first, now, Phase.COOLDOWN, now + timedelta(seconds=policy.cooldown), node=node)
+        return _entry(finding, first, now, Phase.COOLDOWN, later(now, policy.cooldown), node=node)
     # A Releasing mark that outlived its sweep is judged anew: it stands where it stood before the mark.
     return msgspec.structs.replace(previous, phase=Phase.COOLDOWN, node=node, record="")
 
@@ -181,4 +194,5 @@ def _entry(
         phase,
         due_at,
         node or finding.node,
+        finding.min_grace,
     )

@@ -3,8 +3,8 @@
 Order: pools (by the caller), owners, what may retain them, endpoints, nodes.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -13,24 +13,18 @@ from poolwarden.cluster.interface import (
     Absent,
     Cluster,
     Complete,
-    Coverage,
     Found,
-    Incomplete,
     Listing,
     NotInstalled,
     Unread,
+    Unreadable,
 )
 from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.inventory import Backend, Inventory
 from poolwarden.ipam.kinds import NODES, PODS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES, Kind
 from poolwarden.ipam.objects import Machine, Node, Pod, StatefulSet
-from poolwarden.ipam.pool import Pool, PoolRef
-
-FRESH = 10.0
-"""Seconds for which one list of pods and nodes serves the writes of a sweep. Each owner and node concerned is read once
-more anyway; the lists are for the veto, and an address that its IPAM hands out meanwhile changes the record, which the
-write would see."""
+from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 
 Key = tuple[str, str]
 
@@ -43,13 +37,10 @@ class LiveReads:
         cluster: Cluster,
         backend: Backend,
         nominated_by: Snapshot,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cluster = cluster
         self.backend = backend
         self.nominated_by = nominated_by
-        self.monotonic = monotonic
-        self._lists: tuple[float, Listing[Pod], Listing[Node]] | None = None
         self._edited: dict[Key, tuple[str, Endpoint]] = {}
 
     def pool(self, ref: PoolRef) -> Found[Any] | Absent | Unread:
@@ -75,16 +66,27 @@ class LiveReads:
         """Remember our own edit of an endpoint: it is a fence, and must not read as news when we judge again."""
         self._edited[before.key] = (resource_version, before)
 
+    def is_our_edit(self, endpoint: Endpoint) -> bool:
+        """Whether nobody but we has written the endpoint since it was judged."""
+        return self._edited.get(endpoint.key, ("", endpoint))[0] == endpoint.resource_version
+
     def snapshot(
         self,
         inventory: Inventory,
         keys: Iterable[Key],
         nodes: Iterable[str],
-        coverage: Mapping[Kind, Coverage],
+        aside: Mapping[Kind, Listing[Any]],
+        *,
+        as_judged: bool = True,
     ) -> Snapshot:
-        """All that a verdict on these owners (namespace, name) rests on, as it is now; `inventory` holds the pools just read."""
+        """All that a verdict on these owners (namespace, name) rests on, as it is now.
+
+        `inventory` holds the pools just read, `aside` what else they hang on. The other pools stand beside with their ranges, without records: they tell
+        which NICs are this IPAM's. All pods are listed, for the veto. With `as_judged`, an endpoint that only we have
+        edited stands as it was judged.
+        """
         wanted = sorted(keys)
-        pods, listed_nodes = self._fresh_lists()
+        pods = self.cluster.list(PODS, Pod)
         owners = self._get_all(PODS, Pod, wanted)
         stems = [(namespace, name.rpartition("-")[0]) for namespace, name in wanted]
         stateful_sets = self._get_all(STATEFUL_SETS, StatefulSet, stems)
@@ -94,16 +96,26 @@ class LiveReads:
         kind = self.backend.endpoint_kind
         found = self._get_all(kind, self.backend.item_type(kind), wanted)
         endpoints = self.backend.inventory({kind: found.items}).endpoints
+        seen = tuple(map(self._before_our_edit, endpoints)) if as_judged else endpoints
         where = {*nodes, *(endpoint.node for endpoint in endpoints), *(pod.spec.node_name for pod in owners.items)}
+        pools = (*inventory.pools, *self._other_pools({pool.ref for pool in inventory.pools}))
         return Snapshot(
-            inventories=(Inventory(inventory.ipam, inventory.pools, tuple(map(self._before_our_edit, endpoints))),),
-            coverage={self.backend.pool_kind: Complete(), kind: found.coverage, **coverage},
-            unreadable={},
+            inventories=(Inventory(inventory.ipam, pools, seen),),
+            coverage={
+                self.backend.pool_kind: was.coverage[self.backend.pool_kind],
+                kind: found.coverage,
+                **{which: listing.coverage for which, listing in aside.items()},
+            },
+            unreadable={
+                self.backend.pool_kind: was.unreadable.get(self.backend.pool_kind, ()),
+                kind: found.unreadable,
+                **{which: listing.unreadable for which, listing in aside.items()},
+            },
             pods=_overlaid(pods, owners, wanted, lambda pod: pod.key),
             stateful_sets=stateful_sets,
             machines=machines,
             machine_instances=instances,
-            nodes=self._nodes(listed_nodes, where),
+            nodes=self._nodes(self.cluster.list(NODES, Node), where),
             attachments=was.attachments,
             memory=was.memory,
         )
@@ -119,27 +131,30 @@ class LiveReads:
         now = self._get_all(kind, Machine, keys)
         return _overlaid(listed, now, keys, lambda machine: (machine.metadata.namespace, machine.metadata.name))
 
+    def _other_pools(self, read: AbstractSet[PoolRef]) -> list[Pool]:
+        """The pools of the nomination that were not read again: ranges alone, unless their records are in doubt anyway."""
+        known = (pool for inventory in self.nominated_by.inventories for pool in inventory.pools)
+        return [
+            pool if isinstance(pool.records, RecordsUnreadable) else msgspec.structs.replace(pool, records=())
+            for pool in known
+            if pool.ref.ipam == self.backend.name and pool.ref not in read
+        ]
+
     def _get_all(self, kind: Kind, item: type[Any], keys: Iterable[Key]) -> Listing[Any]:
-        """Objects by name, as a list that is complete only if each answer was one."""
+        """Objects by name, as a list; one that could not be read is unreadable, which leaves the others as they are."""
         items: list[Any] = []
-        coverage: Coverage = Complete()
+        unread: list[Unreadable] = []
         for namespace, name in dict.fromkeys(keys):
             if not name:
                 continue
             match self.cluster.get(kind, item, name=name, namespace=namespace):
                 case Found(item=found):
                     items.append(found)
-                case Unread(doubt, message):
-                    coverage = Incomplete(doubt, message)
+                case Unread(message=message):
+                    unread.append(Unreadable(namespace, name, kind.plural, message, b""))
                 case Absent():
                     pass
-        return Listing(tuple(items), coverage)
-
-    def _fresh_lists(self) -> tuple[Listing[Pod], Listing[Node]]:
-        at = self.monotonic()
-        if self._lists is None or at - self._lists[0] > FRESH:
-            self._lists = (at, self.cluster.list(PODS, Pod), self.cluster.list(NODES, Node))
-        return self._lists[1], self._lists[2]
+        return Listing(tuple(items), Complete(), tuple(unread))
 
     def _before_our_edit(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint as it was judged, if nobody but we has written it since."""
@@ -152,6 +167,6 @@ def _overlaid(
 ) -> Listing[Any]:
     """A list in which the objects of these names are as they were read one by one, or gone."""
     read = set(keys)
-    others = tuple(item for item in listed.items if key_of(item) not in read)
-    coverage = now.coverage if isinstance(now.coverage, Incomplete) else listed.coverage
-    return Listing((*others, *now.items), coverage, listed.unreadable)
+    items = tuple(item for item in listed.items if key_of(item) not in read)
+    unread = tuple(item for item in listed.unreadable if (item.namespace, item.name) not in read)
+    return Listing((*items, *now.items), listed.coverage, (*unread, *now.unreadable))

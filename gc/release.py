@@ -8,23 +8,25 @@ endpoint never outlives its record.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from poolwarden.cluster.interface import (
     Absent,
-    Complete,
-    Coverage,
     Deleted,
     Failed,
     Found,
+    Listing,
     Outdated,
     Unread,
     WriteOutcome,
     Written,
 )
+from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry
 from poolwarden.gc.live import Key, LiveReads
@@ -35,8 +37,11 @@ from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.inventory import Inventory, Stale
 from poolwarden.ipam.kinds import Kind
-from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record
+from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable
 from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
+
+RECENT_MARK = timedelta(minutes=15)
+"""Three sweeps: a mark this young was set by the sweep that died, and what happened since is its doing."""
 
 
 class Outcome(StrEnum):
@@ -44,18 +49,21 @@ class Outcome(StrEnum):
 
     RELEASED = "Released"
     GONE = "Gone"  # the record had changed or was not there any more
-    KEPT = "Kept"  # the live reads did not confirm the verdict
-    RESTORED = "Restored"  # released, and put back since the owner turned out to live
+    KEPT = "Kept"  # the live reads say otherwise: the clock starts anew
+    DEFERRED = "Deferred"  # the live reads could not tell, or the pool's guard has changed: the clock stands
+    RESTORED = "Restored"  # taken out, and put back since the owner turned out to live
+    UNVERIFIED = "Unverified"  # taken out, perhaps, but what came of it could not be read: the mark stays
     FAILED = "Failed"
 
 
 class Result(Struct, frozen=True):
-    """One marked record's fate. `raw` is the record as it was taken out (RELEASED, RESTORED)."""
+    """One marked record's fate. `raw` is the record as it was taken out; `unread` tells that a read failed."""
 
     entry: Entry
     outcome: Outcome
     message: str
     raw: bytes = b""
+    unread: bool = False
 
 
 class Marks(Struct, frozen=True):
@@ -79,7 +87,6 @@ class _Live(Struct, frozen=True):
 
     ref: PoolRef
     raw: bytes
-    pool: Pool
     records: Mapping[str, Record]
     snapshot: Snapshot
 
@@ -93,16 +100,28 @@ class _Attempt(Struct, frozen=True):
 
 
 class Releaser:
-    """Releases of one sweep, for one IPAM. `wait` sleeps that many seconds and says whether the program stops."""
+    """Releases of one sweep, for one IPAM.
 
-    def __init__(self, live: LiveReads, policies: Policies, marks: Marks, wait: Callable[[float], bool]) -> None:
+    `still_allowed` asks a pool's guard once more, straight before a write, and says why not ("" if it may). `wait`
+    sleeps that many seconds and says whether the program stops.
+    """
+
+    def __init__(
+        self,
+        live: LiveReads,
+        policies: Policies,
+        marks: Marks,
+        still_allowed: Callable[[PoolRef], str],
+        wait: Callable[[float], bool],
+    ) -> None:
         self.live = live
         self.policies = policies
         self.marks = marks
+        self.still_allowed = still_allowed
         self.wait = wait
 
     def release(self, ref: PoolRef, entries: Sequence[Entry], beside: Iterable[PoolRef] = ()) -> list[Result]:
-        """Take the marked records out of a pool. `beside` are pools that overlap it: they are read again, too."""
+        """Take the marked records out of a pool. `beside` are pools that share addresses with it: they are read again."""
         left = list(entries)
         results: list[Result] = []
         why = "the program is stopping"
@@ -119,6 +138,9 @@ class Releaser:
         if isinstance(live, _Attempt):
             return live
         results, condemned = self._condemn(live, entries)
+        forbidden = self.still_allowed(ref) if condemned else ""
+        if forbidden:
+            return _Attempt((*results, *(Result(case.entry, Outcome.DEFERRED, forbidden) for case in condemned)))
         ready, blocked = self._clear_endpoints(live, condemned)
         results += blocked
         if not ready:
@@ -135,7 +157,7 @@ class Releaser:
     def _settled(self, live: _Live, ready: Sequence[_Case], outcome: WriteOutcome) -> list[Result]:
         match outcome:
             case Written(raw):
-                return self._verified(live, ready, raw)
+                return self._verified(live.ref, ready, self.live.decoded_pool(raw))
             case Failed(message=message, uncertain=True):
                 return self._after_doubt(live, ready, message)
             case Failed(message=message) | Outdated(message):
@@ -152,21 +174,24 @@ class Releaser:
         others = [self.live.pool(other) for other in beside]
         unread = [read.message for read in (found, *others) if isinstance(read, Unread)]
         if isinstance(found, Unread) or unread:
-            return _Attempt(tuple(Result(entry, Outcome.FAILED, unread[0]) for entry in entries))
-        backend = self.live.backend
-        aside = {kind: self.live.cluster.list(kind, backend.item_type(kind)) for kind in backend.aside}
+            return _Attempt(tuple(Result(entry, Outcome.DEFERRED, unread[0], unread=True) for entry in entries))
         items = [found.item, *(other.item for other in others if isinstance(other, Found))]
+        aside = self._aside()
+        backend = self.live.backend
         inventory = backend.inventory({backend.pool_kind: items, **{kind: item.items for kind, item in aside.items()}})
         pool = inventory.pools[0]
         wanted = {entry.record_digest for entry in entries}
         records = {record.digest: record for record in pool.readable_records if record.digest in wanted}
         addresses = {record.address for record in records.values()}
-        # An overlapping pool's record of the same address is judged as well, so its owner must be known as well.
+        # Another pool's record of the same address is judged as well, so its owner must be known as well.
         same = [record for each in inventory.pools for record in each.readable_records if record.address in addresses]
-        coverage: dict[Kind, Coverage] = {kind: listing.coverage for kind, listing in aside.items()}
         nodes = {entry.node for entry in entries}
-        snapshot = self.live.snapshot(inventory, _owner_keys(same), nodes, coverage)
-        return _Live(ref, found.raw, pool, records, snapshot)
+        return _Live(ref, found.raw, records, self.live.snapshot(inventory, _owner_keys(same), nodes, aside))
+
+    def _aside(self) -> dict[Kind, Listing[Any]]:
+        return {
+            kind: self.live.cluster.list(kind, self.live.backend.item_type(kind)) for kind in self.live.backend.aside
+        }
 
     def _condemn(self, live: _Live, entries: Sequence[Entry]) -> tuple[list[Result], list[_Case]]:
         """Those entries whose record is unchanged and whose verdict and reason still hold; the others' fate."""
@@ -178,10 +203,13 @@ class Releaser:
             finding = findings.get((live.ref, entry.record_digest))
             if record is None or finding is None:
                 results.append(Result(entry, Outcome.GONE, "the record has changed or is gone"))
-            elif finding.action is not Action.RELEASE or finding.reason != entry.reason:
-                results.append(Result(entry, Outcome.KEPT, f"{finding.verdict} ({finding.reason}): {finding.message}"))
-            else:
+            elif finding.action is Action.RELEASE and finding.reason == entry.reason:
                 condemned.append(_Case(entry, record, finding))
+            else:
+                outcome = Outcome.DEFERRED if finding.verdict is Verdict.UNKNOWN else Outcome.KEPT
+                unread = finding.reason is Reason.EVIDENCE_INCOMPLETE
+                said = f"{finding.verdict} ({finding.reason}): {finding.message}"
+                results.append(Result(entry, outcome, said, unread=unread))
         return results, condemned
 
     def _judged(self, snapshot: Snapshot) -> dict[tuple[PoolRef, str], Finding]:
@@ -233,46 +261,112 @@ class Releaser:
             if isinstance(found, Absent):
                 return [Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready]
             if isinstance(found, Found):
-                return self._verified(live, ready, found.raw)
-        return [Result(case.entry, Outcome.FAILED, f"{message}; whether it was made is not known") for case in ready]
+                return self._verified(live.ref, ready, self.live.decoded_pool(found.raw))
+        return [
+            Result(case.entry, Outcome.UNVERIFIED, f"{message}; whether it was made is not known") for case in ready
+        ]
 
-    def _verified(self, live: _Live, ready: Sequence[_Case], raw: bytes) -> list[Result]:
-        """Read the owners once more: gone is gone, but an owner that lives after all gets its record back."""
-        pool = self.live.decoded_pool(raw)
-        keys = {record.key for record in pool.readable_records}
-        still = "the record is still there after the write"
-        results = [Result(case.entry, Outcome.FAILED, still) for case in ready if case.record.key in keys]
-        gone = [case for case in ready if case.record.key not in keys]
-        back = self.owners_back(live.ref, pool, [case.record for case in gone])
-        for case in gone:
-            why = back.get(case.record.digest, "")
-            if why:
-                results.append(self.put_back(live.ref, case.entry, case.record, why))
-            else:
-                results.append(Result(case.entry, Outcome.RELEASED, case.finding.message, case.record.raw))
+    def _verified(self, ref: PoolRef, ready: Sequence[_Case], pool: Pool) -> list[Result]:
+        """What the write left: gone is gone, but an owner that lives after all gets its record back."""
+        if isinstance(pool.records, RecordsUnreadable):
+            return [Result(case.entry, Outcome.UNVERIFIED, pool.records.problem) for case in ready]
+        there = {record.digest for record in pool.records}
+        results = [
+            Result(case.entry, Outcome.FAILED, "the record is still there")
+            for case in ready
+            if case.record.digest in there
+        ]
+        gone = [case for case in ready if case.record.digest not in there]
+        messages = {case.record.digest: case.finding.message for case in gone}
+        return results + self.settle(ref, [(case.entry, case.record) for case in gone], messages)
+
+    def settle(self, ref: PoolRef, gone: Sequence[tuple[Entry, Record]], messages: Mapping[str, str]) -> list[Result]:
+        """What becomes of records that have left a pool, once it and their owners have been read again."""
+        if not gone:
+            return []
+        fates: dict[str, _Fate] = {}
+        for _ in tries(VERIFY, self.wait):
+            fates = self._fates(ref, gone)
+            if not any(isinstance(fate, _Unclear) for fate in fates.values()):
+                break
+        results = []
+        for entry, record in gone:
+            match fates.get(record.digest, _Unclear("the program is stopping")):
+                case _StaysOut():
+                    results.append(Result(entry, Outcome.RELEASED, messages[record.digest], record.raw))
+                case _Unclear(why):
+                    results.append(Result(entry, Outcome.UNVERIFIED, f"taken out, but not verified: {why}"))
+                case _ComesBack(why):
+                    results.append(self._put_back(ref, entry, record, why))
         return results
 
-    def owners_back(self, ref: PoolRef, pool: Pool, records: Sequence[Record]) -> dict[str, str]:
-        """Of records that left a pool, those whose owner uses or is entitled to the address after all: digest -> why."""
-        if not records:
-            return {}
-        virtual = msgspec.structs.replace(pool, records=(*pool.readable_records, *records))
-        nodes: set[str] = set()
-        aside: dict[Kind, Coverage] = dict.fromkeys(self.live.backend.aside, Complete())
-        findings = self._judged(self.live.snapshot(Inventory(ref.ipam, (virtual,)), _owner_keys(records), nodes, aside))
-        alive = {Verdict.IN_USE, Verdict.RETAINED, Verdict.CONFLICT}
-        verdicts = {record.digest: findings.get((ref, record.digest)) for record in records}
-        return {digest: f.message for digest, f in verdicts.items() if f is not None and f.verdict in alive}
+    def _fates(self, ref: PoolRef, gone: Sequence[tuple[Entry, Record]]) -> "dict[str, _Fate]":
+        """The same judge, as if the records were still there: who would need one of them?"""
+        found = self.live.pool(ref)
+        if isinstance(found, Unread):
+            return {record.digest: _Unclear(found.message) for _, record in gone}
+        if isinstance(found, Absent):
+            return {record.digest: _StaysOut() for _, record in gone}
+        pool = self.live.decoded_pool(found.raw)
+        if isinstance(pool.records, RecordsUnreadable):
+            return {record.digest: _Unclear(pool.records.problem) for _, record in gone}
+        taken = {record.address for record in pool.readable_records}
+        virtual = msgspec.structs.replace(pool, records=(*pool.readable_records, *(record for _, record in gone)))
+        nodes = {entry.node for entry, _ in gone}
+        keys = _owner_keys(record for _, record in gone)
+        snapshot = self.live.snapshot(Inventory(ref.ipam, (virtual,)), keys, nodes, self._aside(), as_judged=False)
+        findings = self._judged(snapshot)
+        evidence = Evidence(snapshot, self.live.backend, self.live.cluster.now())
+        fates: dict[str, _Fate] = {}
+        for entry, record in gone:
+            finding = findings.get((ref, record.digest))
+            address = record.address or ""
+            if finding is None or finding.reason is Reason.EVIDENCE_INCOMPLETE:
+                fates[record.digest] = _Unclear(finding.message if finding else "it could not be judged")
+            elif record.address in taken:
+                fates[record.digest] = _StaysOut()  # handed out again: there is nothing to put back
+            elif entry.reason in {Reason.NEVER_ATTACHED, Reason.SURPLUS_FOR_OWNER}:
+                # Their owner lives anyway; what would need the record is a NIC or an endpoint that has the address.
+                used = evidence.shown.get(address) or evidence.listed.get(address)
+                fates[record.digest] = _ComesBack(f"{address} is in use") if used else _StaysOut()
+            elif finding.verdict is Verdict.LEAKED or (self._stale(entry) and finding.verdict is not Verdict.IN_USE):
+                fates[record.digest] = _StaysOut()
+            else:
+                fates[record.digest] = _ComesBack(finding.message)
+        return fates
 
-    def put_back(self, ref: PoolRef, entry: Entry, record: Record, why: str) -> Result:
-        """Restore a record whose owner came back; a Conflict if somebody else has the address by now."""
+    def _stale(self, entry: Entry) -> bool:
+        """Whether a mark is so old that its record may have gone by its IPAM's own doing, long before its owner's return."""
+        return self.live.cluster.now() - entry.last_counted > RECENT_MARK
+
+    def _put_back(self, ref: PoolRef, entry: Entry, record: Record, why: str) -> Result:
+        """Restore a record whose owner came back."""
         match restore(self.live, ref, record.address or record.key, record.raw, self.wait):
             case Done():
                 return Result(entry, Outcome.RESTORED, f"its owner came back: {why}", record.raw)
             case NotDone(problem):
                 return Result(
-                    entry, Outcome.FAILED, f"its owner came back ({why}), but its record could not: {problem}"
+                    entry, Outcome.UNVERIFIED, f"its owner came back ({why}), but its record could not: {problem}"
                 )
+
+
+class _StaysOut(Struct, frozen=True, tag=True):
+    """Nobody needs the record."""
+
+
+class _ComesBack(Struct, frozen=True, tag=True):
+    """Somebody does, and why."""
+
+    why: str
+
+
+class _Unclear(Struct, frozen=True, tag=True):
+    """What decides could not be read."""
+
+    why: str
+
+
+_Fate = _StaysOut | _ComesBack | _Unclear
 
 
 def restore(
@@ -280,6 +374,7 @@ def restore(
 ) -> Done | NotDone:
     """Put a released record back into its pool while the address has none."""
     why = "the program is stopping"
+    uncertain = False
     for _ in tries(WRITE, wait):
         found = live.pool(ref)
         if isinstance(found, Absent):
@@ -287,14 +382,20 @@ def restore(
         if isinstance(found, Unread):
             why = found.message
             continue
+        if uncertain and any(
+            r.address == address and r.raw == record for r in live.decoded_pool(found.raw).readable_records
+        ):
+            return Done()  # our own write, whose answer was lost
         change = live.backend.with_record(found.raw, ref, address, record)
         if isinstance(change, Stale):
             return NotDone(change.message)
         match write(live, change):
             case Written():
                 return Done()
-            case Outdated(message) | Failed(message=message):
+            case Outdated(message):
                 why = message
+            case Failed(message=message, uncertain=lost):
+                why, uncertain = message, uncertain or lost
             case Absent() | Deleted():
                 return NotDone(f"pool {ref.name} is gone")
     return NotDone(why)

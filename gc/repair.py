@@ -5,7 +5,7 @@ read until it is seen gone. So an agent that writes a re-created pod's endpoint 
 fail on an object that vanished under it ("Precondition failed: UID in precondition").
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 
@@ -24,7 +24,8 @@ from poolwarden.cluster.interface import (
     WriteOutcome,
     Written,
 )
-from poolwarden.gc.evidence import CompleteStatus, Evidence
+from poolwarden.gc.drift import shown_by_nic
+from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry, digest_of
 from poolwarden.gc.live import Key, LiveReads
@@ -89,7 +90,12 @@ def _drop_finalizer(live: LiveReads, endpoint: Endpoint, raw: bytes) -> Done | N
 
 
 def take_out(live: LiveReads, endpoint: Endpoint, addresses: AbstractSet[str]) -> Done | NotDone:
-    """Take addresses out of an endpoint, if it is still as it was judged."""
+    """Take addresses out of an endpoint, if it is still as it was judged, or as we left it."""
+    now = live.endpoint(endpoint.key)
+    if isinstance(now, Found):
+        left = live.decoded_endpoint(now.item)
+        if live.is_our_edit(left) and not any(item.address in addresses for item in left.addresses):
+            return Done()
     return _edit(live, endpoint, lambda raw: live.backend.without_items(raw, endpoint.owner_uid, addresses))
 
 
@@ -107,7 +113,8 @@ def _edit(live: LiveReads, endpoint: Endpoint, edit: _Edit) -> Done | NotDone:
         case Unread(message=message):
             return NotDone(message)
         case Found(item=item, raw=raw):
-            if live.decoded_endpoint(item).resource_version != endpoint.resource_version:
+            now = live.decoded_endpoint(item)
+            if now.resource_version != endpoint.resource_version and not live.is_our_edit(now):
                 return NotDone(f"{_name(endpoint)} has changed")
             change = edit(raw)
             if isinstance(change, Stale):
@@ -141,6 +148,7 @@ class RepairOutcome(StrEnum):
 
     REPAIRED = "Repaired"
     KEPT = "Kept"  # the live reads did not confirm the finding
+    DEFERRED = "Deferred"  # they could not tell, or the pool's guard has changed
     FAILED = "Failed"
 
 
@@ -152,11 +160,13 @@ class Repair(Struct, frozen=True):
     message: str
 
 
-def repair(live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key: Key) -> Repair:
+def repair(
+    live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key: Key, still_allowed: Callable[[PoolRef], str]
+) -> Repair:
     """Mend one endpoint (namespace, name), once live reads confirm what the entry says of it."""
     pools = _pools_now(live, ref)
     if isinstance(pools, NotDone):
-        return Repair(entry, RepairOutcome.FAILED, pools.why)
+        return Repair(entry, RepairOutcome.DEFERRED, pools.why)
     snapshot = live.snapshot(Inventory(ref.ipam, pools), {key}, {entry.node}, {})
     now = live.cluster.now()
     findings = [
@@ -165,6 +175,9 @@ def repair(live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key:
     if not findings or findings[0].action is not Action.REPAIR:
         why = findings[0].message if findings else "the endpoint has changed, or is in order"
         return Repair(entry, RepairOutcome.KEPT, why)
+    forbidden = still_allowed(ref)
+    if forbidden:
+        return Repair(entry, RepairOutcome.DEFERRED, forbidden)
     evidence = Evidence(snapshot, live.backend, now)
     outcome = _mend(live, evidence, evidence.endpoints[key], findings[0])
     if isinstance(outcome, NotDone):
@@ -184,19 +197,13 @@ def _pools_now(live: LiveReads, ref: PoolRef) -> tuple[Pool, ...] | NotDone:
 def _mend(live: LiveReads, evidence: Evidence, endpoint: Endpoint, finding: Finding) -> Done | NotDone:
     if finding.reason in {Reason.ENDPOINT_STALE, Reason.ENDPOINT_ORPHAN}:
         return remove_endpoint(live, endpoint)
-    pod = evidence.pods[endpoint.key]
-    nics = evidence.nics(pod)
-    shown = {a: e.interface for e in nics.entries for a in e.ips} if isinstance(nics, CompleteStatus) else {}
+    shown = shown_by_nic(evidence.nics(evidence.pods[endpoint.key]))
     if finding.reason is Reason.INTERFACE_EMPTY:
-        unnamed = {a.address for item in endpoint.items if not item.interface for a in item.addresses}
-        names = {address: name for address, name in shown.items() if address in unnamed}
+        names = {finding.address: shown[finding.address]} if finding.address in shown else {}
         return _edit(live, endpoint, lambda raw: live.backend.with_interfaces(raw, endpoint.owner_uid, names))
-    wrong = set(_unshown(endpoint, shown, finding.interface))
-    return _edit(live, endpoint, lambda raw: live.backend.without_duplicates(raw, endpoint.owner_uid, wrong))
-
-
-def _unshown(endpoint: Endpoint, shown: dict[str, str], interface: str) -> Iterable[str]:
-    """Addresses that an endpoint lists under an interface which does not show them."""
-    for item in endpoint.items:
-        if item.interface == interface:
-            yield from (a.address for a in item.addresses if shown.get(a.address) != interface)
+    nic = {address for address, name in shown.items() if name == finding.interface}
+    return _edit(
+        live,
+        endpoint,
+        lambda raw: live.backend.without_duplicates(raw, endpoint.owner_uid, finding.interface, nic),
+    )

@@ -84,7 +84,10 @@ def audit_table(report: Mapping[str, Any]) -> str:
     blocks = [columns(pools)]
     if report["findings"]:
         blocks.append("\n".join(_finding_lines(report["findings"])))
-    blocks.append(_summary(report["findings"]))
+    if not report["complete"]:
+        blocks.append("Not everything could be read: what is not told here is not known to be in order.")
+    if report["complete"] or report["findings"]:
+        blocks.append(_summary(report["findings"]))
     return "\n\n".join(blocks)
 
 

@@ -7,7 +7,7 @@ in an earlier term can be written in this one.
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from threading import Event, Thread
@@ -22,6 +22,7 @@ from poolwarden.cluster.guard import Guard
 from poolwarden.cluster.lease import Candidate, HeldBy, Leadership, Leading, NotReleased, Terms, Unclear
 from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.crd import Unready, ensure_definition
+from poolwarden.gc.guard import Recollection
 from poolwarden.gc.sweep import Settings, Sweep, SweepReport
 from poolwarden.gc.tell import tell
 
@@ -61,7 +62,7 @@ class Gc:
         self.identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
         self.stop = Event()
         self._over = Event()
-        self._graces: Mapping[str, int] = {}
+        self._remembered = Recollection()
 
     def listen(self) -> None:
         """Stop on SIGTERM or SIGINT. Call it before any thread is started, so that none takes the signal."""
@@ -149,9 +150,9 @@ class Gc:
         began = datetime.now(UTC)
         cluster.forget_discovery()
         ready = ensure_definition(cluster, self._over.wait, cluster.forget_discovery)
-        sweep = Sweep(cluster, self.settings, self._over.wait, self._graces)
+        sweep = Sweep(cluster, self.settings, self._over.wait, self._remembered)
         report = sweep.run()
-        self._graces = sweep.graces_seen
+        self._remembered = sweep.recollection
         problems = [ready.why] if isinstance(ready, Unready) else []
         problems += [*report.problems, *tell(cluster, report.notices, instance=self.identity)]
         report = report.with_problems(problems)

@@ -11,20 +11,31 @@ from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Machine, NetworkAttachment, Node, Pod, StatefulSet
 from poolwarden.ipam.pool import PoolRef
 
+RecordKey = tuple[PoolRef, str]
+"""A pool and a record's digest."""
+
 
 class Memory(Struct, frozen=True):
     """What earlier sweeps saw, from the ledgers and from this process.
 
-    `first_seen` and `nodes` are by pool and record digest; `absent_since` tells since when a retained record's owner
-    has been absent; `held` are digests that an operator restored; `graces` are termination graces (seconds) by pod UID.
+    By record: `first_seen`, the first sighting without a proven owner; `absent_since`, since when a retained record's
+    owner has been absent; `nodes`, where its owner ran; `min_graces`, its termination grace in seconds; `held`, those
+    that an operator restored; `fenced`, those whose item we took out of a live pod's endpoint. By pool and node name:
+    `nodes_gone` and `nodes_silent`, since when. By pod UID, from this process alone: `graces` and `node_of`; by node
+    name `vanished`: nodes that were there at an earlier sweep of this process.
     """
 
-    first_seen: Mapping[tuple[PoolRef, str], datetime] = {}
-    absent_since: Mapping[tuple[PoolRef, str], datetime] = {}
-    nodes: Mapping[tuple[PoolRef, str], str] = {}
-    nodes_gone: Mapping[str, datetime] = {}
-    held: frozenset[tuple[PoolRef, str]] = frozenset()
+    first_seen: Mapping[RecordKey, datetime] = {}
+    absent_since: Mapping[RecordKey, datetime] = {}
+    nodes: Mapping[RecordKey, str] = {}
+    min_graces: Mapping[RecordKey, int] = {}
+    held: frozenset[RecordKey] = frozenset()
+    fenced: frozenset[RecordKey] = frozenset()
+    nodes_gone: Mapping[tuple[PoolRef, str], datetime] = {}
+    nodes_silent: Mapping[tuple[PoolRef, str], datetime] = {}
     graces: Mapping[str, int] = {}
+    node_of: Mapping[str, str] = {}
+    vanished: Mapping[str, datetime] = {}
 
 
 class Snapshot(Struct, frozen=True):

@@ -4,19 +4,30 @@ Each pool and each step stands alone: what fails is collected, said, and never s
 are its guard's status with the Releasing marks, then endpoints and the pool itself, then its guard's status without them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 import msgspec
 import structlog
 from msgspec import Struct
 
-from poolwarden.cluster.interface import Cluster, Deleted, WriteOutcome, Written
+from poolwarden.cluster.interface import Absent, Cluster, Deleted, Found, Unread, WriteOutcome, Written
 from poolwarden.gc.brakes import Braked
 from poolwarden.gc.course import Course, conflict_line, plan
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, PoolReport, by_pool, examine, pool_reports, pools_of
-from poolwarden.gc.guard import POOL_GUARDS, PoolGuard, Released, condition, new_guard, status_change, unchanged
+from poolwarden.gc.guard import (
+    POOL_GUARDS,
+    PoolGuard,
+    Recollection,
+    Released,
+    condition,
+    new_guard,
+    recollect,
+    status_change,
+    unchanged,
+)
 from poolwarden.gc.ledger import Entry, bounded
 from poolwarden.gc.live import LiveReads
 from poolwarden.gc.notice import Notice, NoticeReason
@@ -38,6 +49,15 @@ class Settings(Struct, frozen=True):
     default: Policy = Policy()
     max_releases: int = 50
     ipams: tuple[str, ...] = ()
+
+
+NO_PODS = "no pod at all was read: that is taken for a misreading, and nothing was done"
+
+
+class NotReleased(Struct, frozen=True):
+    """A release by hand that did not come to a write, and why."""
+
+    why: str
 
 
 class SweepReport(Struct, frozen=True):
@@ -62,45 +82,47 @@ class SweepReport(Struct, frozen=True):
 
 
 class Sweep:
-    """One run of gc. `wait` sleeps that many seconds and says whether the program stops; `graces` as in `Memory`."""
+    """One run of gc. `wait` sleeps that many seconds and says whether the program stops; `before` is remembered."""
 
     def __init__(
         self,
         cluster: Cluster,
         settings: Settings,
         wait: Callable[[float], bool],
-        graces: Mapping[str, int] | None = None,
+        before: Recollection = Recollection(),  # noqa: B008 - frozen
     ) -> None:
         self.cluster = cluster
         self.settings = settings
         self.wait = wait
-        self.graces = graces
+        self.recollection = before
         self.problems: list[str] = []
         self.released: list[tuple[PoolRef, Result]] = []
         self.repaired: list[tuple[PoolRef, Repair]] = []
         self.notices: list[Notice] = []
         self._live_uids: frozenset[str] = frozenset()
-        self.graces_seen: Mapping[str, int] = {}
 
     def run(self) -> SweepReport:
         """Sweep all pools once."""
-        judged = examine(self.cluster, self.settings.default, self.settings.ipams, self.graces)
+        judged = examine(self.cluster, self.settings.default, self.settings.ipams, self.recollection)
         self.problems += judged.problems
         self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
-        self.graces_seen = self._long_graces(judged)
         courses: list[Course] = []
         if judged.snapshot.pods.items:
             findings = by_pool(judged.findings)
             pools = pools_of(judged.snapshot)
-            courses = [plan(judged, pool, findings.get(pool.ref, []), self.settings.ceiling) for pool in pools]
+            for pool in pools:
+                with self._alone(pool.ref):
+                    courses.append(plan(judged, pool, findings.get(pool.ref, []), self.settings.ceiling))
             self._cap(courses)
             self._mark(courses)
             self._act(judged, courses)
             self._tend_guards(judged, {pool.ref for pool in pools})
         else:
-            self.problems.append("no pod at all was read: that is taken for a misreading, and nothing was done")
+            self.problems.append(NO_PODS)
         for course in courses:
             self._tell_news(course)
+        waited_for = {entry.owner.uid for course in courses for entry in course.entries if entry.owner is not None}
+        self.recollection = recollect(self.recollection, judged.snapshot, waited_for, judged.at)
         return SweepReport(
             judged.at,
             pool_reports(judged, {course.pool.ref: bounded(course.entries) for course in courses}),
@@ -111,29 +133,26 @@ class Sweep:
             tuple(self.notices),
         )
 
-    def _long_graces(self, judged: Judged) -> Mapping[str, int]:
-        """Termination graces (seconds) longer than ours, of pods that are there and of owners that a ledger names."""
-        waited = {
-            entry.owner.uid
-            for guard in judged.guards.by_pool.values()
-            for entry in guard.status.ledger
-            if entry.owner is not None
-        }
-        known = {uid: grace for uid, grace in (self.graces or {}).items() if uid in waited}
-        for pod in judged.snapshot.pods.items:
-            grace = pod.spec.termination_grace_period_seconds or 0
-            if grace > self.settings.default.grace:
-                known[pod.metadata.uid] = grace
-        return known
-
-    def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> list[Result]:
+    def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> Result | NotReleased:
         """Release one judged record now, by hand: marked, condemned by live reads, verified and written down like any."""
         self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
         course = plan(judged, pool, by_pool(judged.findings)[pool.ref], Ceiling.OBSERVE)
-        course.due = [(course.force_due(finding, judged.at), finding)]
+        course.vanished = []  # another record's unfinished business is gc's
+        course.take(finding, judged.at)
         self._mark([course])
         self._act(judged, [course])
-        return [result for _, result in self.released]
+        digest = finding.record_digest
+        fate = next((result for _, result in self.released if result.entry.record_digest == digest), None)
+        return fate or NotReleased("; ".join(self.problems) or "nothing was done")
+
+    @contextmanager
+    def _alone(self, ref: PoolRef) -> Iterator[None]:
+        """Let a defect of ours in one pool be that pool's problem, and no other's."""
+        try:
+            yield
+        except Exception as error:
+            log.exception("pool failed", pool=ref.name)
+            self.problems.append(f"{ref.name}: a defect of poolwarden: {type(error).__name__}: {error}")
 
     # --- before anything is touched -------------------------------------------------------------------------------
 
@@ -149,11 +168,12 @@ class Sweep:
         for course in courses:
             if course.off:
                 continue
-            course.mark_due()
-            if self._write_status(course):
-                course.marked = course.marks()
-            elif course.due:
-                self.problems.append(f"{course.pool.ref.name}: nothing was released, since it could not be marked")
+            with self._alone(course.pool.ref):
+                course.mark_due(self.cluster.now().replace(microsecond=0))
+                if self._write_status(course):
+                    course.marked = course.marks()
+                elif course.due:
+                    self.problems.append(f"{course.pool.ref.name}: nothing was released, since it could not be marked")
 
     def _write_status(self, course: Course) -> bool:
         """Make the guard if there is none, and its status what this sweep found; whether it now stands so."""
@@ -182,76 +202,113 @@ class Sweep:
 
     def _act(self, judged: Judged, courses: Sequence[Course]) -> None:
         marks = _marks(judged.snapshot, courses)
+        allowed = {course.pool.ref: course for course in courses}
         for backend in judged.backends:
             mine = [c for c in courses if c.pool.ref.ipam == backend.name and self._has_work(c)]
             if not mine:
                 continue
+            live = LiveReads(self.cluster, backend, judged.snapshot)
             releaser = Releaser(
-                LiveReads(self.cluster, backend, judged.snapshot), judged.guards.policies, marks, self.wait
+                live, judged.guards.policies, marks, lambda ref: self._changed_guard(allowed[ref]), self.wait
             )
-            overlaps = Evidence(judged.snapshot, backend, judged.at).overlaps()
+            beside = _beside(Evidence(judged.snapshot, backend, judged.at))
             for course in mine:
                 if self.wait(0):
                     self.problems.append("the program was told to end; the next sweep goes on")
                     return
-                self._act_on(judged, course, releaser, overlaps.get(course.pool.ref, set()))
+                with self._alone(course.pool.ref):
+                    self._act_on(course, releaser, beside.get(course.pool.ref, set()))
 
     def _has_work(self, course: Course) -> bool:
         return bool(course.marked or (course.vanished and course.policy.may_release(self.settings.ceiling)))
 
-    def _act_on(self, judged: Judged, course: Course, releaser: Releaser, beside: set[PoolRef]) -> None:
+    def _changed_guard(self, course: Course) -> str:
+        """What keeps us from acting on marks that were written under a guard's settings; "" if it is as it was then."""
+        guard = course.guard
+        if guard is None:
+            return "its PoolGuard is gone"
+        match self.cluster.get(POOL_GUARDS, PoolGuard, name=guard.metadata.name):
+            case Found(item=now) if (now.metadata.uid, now.spec) == (guard.metadata.uid, guard.spec):
+                return ""
+            case Found() | Absent():
+                course.superseded = True
+                return "its PoolGuard has changed since it was marked; the next sweep heeds it"
+            case Unread(message=message):
+                return f"its PoolGuard cannot be read: {message}"
+
+    def _act_on(self, course: Course, releaser: Releaser, beside: set[PoolRef]) -> None:
         ref = course.pool.ref
         findings = {entry.record_digest: finding for entry, finding in course.due}
         records = [e for e in course.marked if findings[e.record_digest].action is Action.RELEASE]
-        for entry in course.vanished:
-            self._settle(course, _finish(releaser, course, entry))
+        for result in self._finish(course, releaser):
+            self._settle(course, result)
         for result in releaser.release(ref, records, sorted(beside)) if records else ():
             self._settle(course, result)
         for entry in course.marked:
             finding = findings[entry.record_digest]
             if finding.action is Action.REPAIR:
                 namespace, _, name = finding.subject.partition("/")
-                done = repair(releaser.live, judged.guards.policies, ref, entry, (namespace, name))
+                done = repair(releaser.live, releaser.policies, ref, entry, (namespace, name), releaser.still_allowed)
                 self._settle_repair(course, done)
-        if not self._write_status(course):
+        if not course.superseded and not self._write_status(course):
             self.problems.append(f"{ref.name}: what was done could not be written down; the next sweep finds it")
+
+    def _finish(self, course: Course, releaser: Releaser) -> list[Result]:
+        """Releases that were made, but never verified, since their sweep ended first: verify them now."""
+        if not course.vanished or not course.policy.may_release(self.settings.ceiling):
+            return []
+        backend = releaser.live.backend
+        gone = [(entry, backend.record(entry.address or "", entry.record.encode())) for entry in course.vanished]
+        message = "taken out by a sweep that ended before it could say so"
+        return releaser.settle(course.pool.ref, gone, {record.digest: message for _, record in gone})
 
     def _settle(self, course: Course, result: Result) -> None:
         """Write down, log and tell what became of one marked record."""
         entry = result.entry
         self.released.append((course.pool.ref, result))
         self._log("release", course, entry, result.outcome, result.message)
-        if result.outcome is Outcome.FAILED:
-            self.problems.append(f"{course.pool.ref.name}: {entry.address} was not released: {result.message}")
-            self._tell(course, NoticeReason.RELEASE_FAILED, f"{entry.address}: {result.message}", entry)
-            return
-        told = {
-            Outcome.RELEASED: (NoticeReason.ADDRESS_RELEASED, "released"),
-            Outcome.RESTORED: (NoticeReason.ADDRESS_RESTORED, "put back"),
-            Outcome.GONE: (NoticeReason.RELEASE_SKIPPED, "not released"),
-            Outcome.KEPT: (NoticeReason.RELEASE_SKIPPED, "not released"),
-        }
-        reason, word = told[result.outcome]
-        released = self._released(entry, result) if result.raw else None
-        course.settled(entry, released=released, left_pool=result.outcome is Outcome.RELEASED)
-        self._tell(course, reason, f"{entry.address} {word}: {result.message}", entry)
+        match result.outcome:
+            case Outcome.RELEASED:
+                course.settled(entry, released=self._released(entry, result), left_pool=True)
+                self._tell(course, NoticeReason.ADDRESS_RELEASED, f"{entry.address} released: {result.message}", entry)
+            case Outcome.RESTORED:
+                course.settled(entry)
+                self._tell(course, NoticeReason.ADDRESS_RESTORED, f"{entry.address} put back: {result.message}", entry)
+            case Outcome.GONE | Outcome.KEPT:
+                course.settled(entry)
+                self._tell(
+                    course, NoticeReason.RELEASE_SKIPPED, f"{entry.address} not released: {result.message}", entry
+                )
+            case Outcome.DEFERRED:
+                course.unmark(entry)
+                self._tell(course, NoticeReason.RELEASE_SKIPPED, f"{entry.address} not yet: {result.message}", entry)
+                if result.unread:
+                    self.problems.append(f"{course.pool.ref.name}: {entry.address} must wait: {result.message}")
+            case Outcome.FAILED:
+                course.unmark(entry)
+                self._fail(course, entry, result)
+            case Outcome.UNVERIFIED:
+                self._fail(course, entry, result)
+
+    def _fail(self, course: Course, entry: Entry, result: Result) -> None:
+        self.problems.append(f"{course.pool.ref.name}: {entry.address}: {result.message}")
+        self._tell(course, NoticeReason.RELEASE_FAILED, f"{entry.address}: {result.message}", entry)
 
     def _released(self, entry: Entry, result: Result) -> Released:
-        now = self.cluster.now().replace(microsecond=0)
         return Released(
             address=entry.address or "",
             record=result.raw.decode(),
             record_digest=entry.record_digest,
             reason=entry.reason,
-            released_at=now,
+            released_at=self.cluster.now().replace(microsecond=0),
             owner=entry.owner,
-            restored_at=now if result.outcome is Outcome.RESTORED else None,
         )
 
     def _settle_repair(self, course: Course, done: Repair) -> None:
         self.repaired.append((course.pool.ref, done))
         self._log("repair", course, done.entry, done.outcome, done.message)
-        if done.outcome is RepairOutcome.FAILED:
+        if done.outcome in {RepairOutcome.FAILED, RepairOutcome.DEFERRED}:
+            course.unmark(done.entry)
             self.problems.append(f"{course.pool.ref.name}: {done.entry.reason} was not repaired: {done.message}")
             self._tell(course, NoticeReason.RELEASE_FAILED, f"repair failed: {done.message}", done.entry)
             return
@@ -351,11 +408,16 @@ def _marks(snapshot: Snapshot, courses: Iterable[Course]) -> Marks:
     return Marks(releasing, frozenset(kept))
 
 
-def _finish(releaser: Releaser, course: Course, entry: Entry) -> Result:
-    """A release that was made, but never verified, since its sweep ended first: verify it now."""
-    record = releaser.live.backend.record(entry.address or "", entry.record.encode())
-    back = releaser.owners_back(course.pool.ref, course.pool, [record]).get(record.digest, "")
-    if back:
-        return releaser.put_back(course.pool.ref, entry, record, back)
-    message = "taken out by a sweep that ended before it could say so"
-    return Result(entry, Outcome.RELEASED, message, record.raw)
+def _beside(evidence: Evidence) -> dict[PoolRef, set[PoolRef]]:
+    """For each pool the others that share addresses with it, by their ranges or by what they record."""
+    beside: dict[PoolRef, set[PoolRef]] = {ref: set(others) for ref, others in evidence.overlaps().items()}
+    holders: dict[str, set[PoolRef]] = {}
+    for pool in evidence.pools:
+        for record in pool.readable_records:
+            if record.address is not None:
+                holders.setdefault(record.address, set()).add(pool.ref)
+    for refs in holders.values():
+        if len(refs) > 1:
+            for ref in refs:
+                beside.setdefault(ref, set()).update(refs - {ref})
+    return beside

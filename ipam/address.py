@@ -9,6 +9,9 @@ V4: Family = 4
 V6: Family = 6
 
 
+LONGEST_MASK = 3  # digits of /128
+
+
 class AddressError(ValueError):
     """A text that is no IP address; the message names it."""
 
@@ -49,7 +52,9 @@ def canonical_host(text: str) -> str:
     """
     host, slash, mask = text.partition("/")
     address = parse_address(host)
-    if slash and not (mask.isascii() and mask.isdigit() and int(mask) <= address.max_prefixlen):
+    if slash and not (
+        mask.isascii() and mask.isdigit() and len(mask) <= LONGEST_MASK and int(mask) <= address.max_prefixlen
+    ):
         raise AddressError(f"{text!r} has no valid mask")
     return str(address)
 

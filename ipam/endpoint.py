@@ -7,21 +7,21 @@ from msgspec import Struct
 from poolwarden.ipam.kinds import Kind
 
 
-class EndpointAddress(Struct, frozen=True):
+class EndpointAddress(Struct, frozen=True, gc=False):
     """An address of one NIC, canonical, and the name of the pool that it is from."""
 
     address: str
     pool: str
 
 
-class EndpointItem(Struct, frozen=True):
+class EndpointItem(Struct, frozen=True, gc=False):
     """One NIC. `interface` is "" while no attachment has taken it."""
 
     interface: str
     addresses: tuple[EndpointAddress, ...]
 
 
-class Endpoint(Struct, frozen=True):
+class Endpoint(Struct, frozen=True, gc=False):
     """The IPAM's object about one pod.
 
     `uid` is the object's own, `owner_uid` that of the pod it was written for. `owner_kind` and `owner_name` are of the

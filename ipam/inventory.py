@@ -75,8 +75,10 @@ class Backend(Protocol):
         """The write that names an endpoint's unnamed NICs: address -> interface."""
         ...
 
-    def without_duplicates(self, raw: bytes, owner_uid: str, addresses: AbstractSet[str]) -> Change | Stale:
-        """The write that drops repeated items of one NIC: those of `addresses`, and exact repetitions."""
+    def without_duplicates(
+        self, raw: bytes, owner_uid: str, interface: str, addresses: AbstractSet[str]
+    ) -> Change | Stale:
+        """The write that leaves, of the items that name one NIC, the one with just these addresses."""
         ...
 
     def without_finalizer(self, raw: bytes) -> Change | Stale:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from poolwarden.ipam.address import AddressError, canonical, canonical_host
 
 
-class StatusEntry(Struct, frozen=True):
+class StatusEntry(Struct, frozen=True, gc=False):
     """One NIC of network-status. `network` is `namespace/name` of the NAD, or the CNI configuration's name."""
 
     network: str
@@ -23,24 +23,24 @@ class StatusEntry(Struct, frozen=True):
     default: bool
 
 
-class NetworkStatus(Struct, frozen=True, tag=True):
+class NetworkStatus(Struct, frozen=True, tag=True, gc=False):
     """A network-status that could be read."""
 
     entries: tuple[StatusEntry, ...]
 
 
-class NoStatus(Struct, frozen=True, tag=True):
+class NoStatus(Struct, frozen=True, tag=True, gc=False):
     """The pod carries no network-status."""
 
 
-class StatusUnreadable(Struct, frozen=True, tag=True):
+class StatusUnreadable(Struct, frozen=True, tag=True, gc=False):
     """A network-status that is no valid one; `ips` are all texts in it that are addresses, for the veto."""
 
     problem: str
     ips: tuple[str, ...]
 
 
-class _WireEntry(Struct):
+class _WireEntry(Struct, gc=False):
     name: str = ""
     interface: str = ""
     ips: list[str] | None = None
@@ -48,7 +48,10 @@ class _WireEntry(Struct):
 
 
 _STATUS = msgspec.json.Decoder(list[_WireEntry])
-_ADDRESS_LIKE = re.compile(r"[0-9A-Fa-f:.]{2,45}")
+_V4_LIKE = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)")
+_V6_LIKE = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeError)
+"""What decoding hostile JSON may raise: it is malformed, too deeply nested, or no Unicode."""
 
 
 def parse_network_status(text: str | None) -> NetworkStatus | NoStatus | StatusUnreadable:
@@ -61,7 +64,7 @@ def parse_network_status(text: str | None) -> NetworkStatus | NoStatus | StatusU
             StatusEntry(entry.name, entry.interface, tuple(canonical_host(ip) for ip in entry.ips or ()), entry.default)
             for entry in wire
         )
-    except (msgspec.DecodeError, AddressError) as error:
+    except (*UNDECODABLE, AddressError) as error:
         return StatusUnreadable(str(error), addresses_in(text))
     return NetworkStatus(entries)
 
@@ -69,34 +72,48 @@ def parse_network_status(text: str | None) -> NetworkStatus | NoStatus | StatusU
 def addresses_in(text: str) -> tuple[str, ...]:
     """Every address that stands in a text, canonical: what a broken document may still show as in use."""
     found: dict[str, None] = {}
-    for match in _ADDRESS_LIKE.findall(text):
+    tokens = _V6_LIKE.findall(text)
+    # A colon may belong to the text around: `ip:fd00::1`, `fd00::1:`.
+    bare = [token.strip(".") for token in tokens]
+    variants = (
+        variant
+        for token in bare
+        for variant in (
+            token,
+            token.removeprefix(":"),
+            token.removesuffix(":"),
+            token.removeprefix(":").removesuffix(":"),
+        )
+    )
+    plain = (".".join(part.lstrip("0") or "0" for part in token.split(".")) for token in _V4_LIKE.findall(text))
+    for candidate in (*plain, *variants):
         try:
-            found[canonical(match.strip("."))] = None
+            found[canonical(candidate)] = None
         except AddressError:
             continue
     return tuple(found)
 
 
-class Attachment(Struct, frozen=True):
+class Attachment(Struct, frozen=True, gc=False):
     """A network that a pod asks for. `network` is `namespace/name`; `interface` the name that it will have."""
 
     network: str
     interface: str
 
 
-class Attachments(Struct, frozen=True, tag=True):
+class Attachments(Struct, frozen=True, tag=True, gc=False):
     """The attachments of a pod's networks annotation, in order."""
 
     items: tuple[Attachment, ...]
 
 
-class AttachmentsUnreadable(Struct, frozen=True, tag=True):
+class AttachmentsUnreadable(Struct, frozen=True, tag=True, gc=False):
     """A networks annotation that Multus would refuse."""
 
     problem: str
 
 
-class _WireAttachment(Struct):
+class _WireAttachment(Struct, gc=False):
     name: str = ""
     namespace: str = ""
     interface: str = ""
@@ -113,7 +130,7 @@ def parse_networks(text: str | None, namespace: str) -> Attachments | Attachment
         return Attachments(())
     try:
         wire = _ATTACHMENTS.decode(text) if any(char in text for char in '[{"') else _text_items(text)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         return AttachmentsUnreadable(str(error))
     return Attachments(
         tuple(
@@ -138,14 +155,16 @@ def _text_items(text: str) -> list[_WireAttachment]:
     return items
 
 
-class Plumbing(Struct, frozen=True):
+class Plumbing(Struct, frozen=True, gc=False):
     """What a NAD's CNI configuration tells: the types of its IPAMs and the network under it.
 
-    `master` is "" if it names none; `ipams` is empty if none is named. An unreadable configuration tells nothing.
+    `master` is "" if it names none; `ipams` is empty if none is named; `pools` are names in the IPAM's own settings.
+    An unreadable configuration tells nothing.
     """
 
-    ipams: frozenset[str]
-    master: str
+    ipams: frozenset[str] = frozenset()
+    master: str = ""
+    pools: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -153,11 +172,17 @@ def parse_plumbing(config: str) -> Plumbing:
     """Read a CNI configuration or configuration list."""
     try:
         decoded = msgspec.json.decode(config)
-    except msgspec.DecodeError:
-        return Plumbing(frozenset(), "")
+    except UNDECODABLE:
+        return Plumbing()
     top: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
     chain = top.get("plugins")
     plugins = [plugin for plugin in (chain if isinstance(chain, list) else [top]) if isinstance(plugin, dict)]
-    ipams = {ipam.get("type") for plugin in plugins if isinstance(ipam := plugin.get("ipam"), dict)}
+    settings = [ipam for plugin in plugins if isinstance(ipam := plugin.get("ipam"), dict)]
+    kinds = [ipam.get("type") for ipam in settings]
     masters = [master for plugin in plugins if isinstance(master := plugin.get("master"), str) and master]
-    return Plumbing(frozenset(name for name in ipams if isinstance(name, str)), masters[0] if masters else "")
+    lists = [value for ipam in settings for value in ipam.values() if isinstance(value, list)]
+    return Plumbing(
+        ipams=frozenset(kind for kind in kinds if isinstance(kind, str)),
+        master=masters[0] if masters else "",
+        pools=frozenset(name for names in lists for name in names if isinstance(name, str)),
+    )

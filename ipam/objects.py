@@ -1,14 +1,25 @@
-"""The few fields of Kubernetes objects that the judge trusts, as narrow Structs; everything else is skipped unread."""
+"""The few fields of Kubernetes objects that the judge trusts, as narrow Structs; everything else is skipped unread.
+
+`gc=False` here and in the modules beside: none of these objects can be part of a cycle, and the interpreter would walk
+hundreds of thousands of them again and again.
+"""
 
 from datetime import datetime
+from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
 MIRROR = "kubernetes.io/config.mirror"
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
+
+
+Timestamp = Annotated[datetime, Meta(tz=True)]
+"""A time that says its zone, as metav1.Time does; anything else makes its object unreadable."""
+LONGEST_GRACE = 30 * 86400
+"""Seconds. `terminationGracePeriodSeconds` is an int64; what is longer than a month is as good as a month."""
 
 
 class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
@@ -33,7 +44,7 @@ class PodAnnotations(Struct, frozen=True, gc=False):
     mirror: str | None = field(name=MIRROR, default=None)
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class Metadata(Struct, frozen=True, rename="camel", gc=False):
     """metav1.ObjectMeta, as far as it identifies an object."""
 
     name: str
@@ -41,19 +52,19 @@ class Metadata(Struct, frozen=True, rename="camel"):
     namespace: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Timestamp | None = None
+    deletion_timestamp: Timestamp | None = None
     finalizers: tuple[str, ...] | None = None
 
 
-class PodMetadata(Struct, frozen=True, rename="camel"):
+class PodMetadata(Struct, frozen=True, rename="camel", gc=False):
     """metav1.ObjectMeta of a pod."""
 
     name: str
     uid: str = ""
     namespace: str = ""
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Timestamp | None = None
+    deletion_timestamp: Timestamp | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     annotations: PodAnnotations | None = None
 
@@ -64,7 +75,7 @@ class Named(Struct, frozen=True, gc=False):
     name: str
 
 
-class PodSpec(Struct, frozen=True, rename="camel"):
+class PodSpec(Struct, frozen=True, rename="camel", gc=False):
     """corev1.PodSpec."""
 
     node_name: str = ""
@@ -79,16 +90,16 @@ class PodSpec(Struct, frozen=True, rename="camel"):
 class Terminated(Struct, frozen=True, gc=False, rename="camel"):
     """corev1.ContainerStateTerminated."""
 
-    finished_at: datetime | None = None
+    finished_at: Timestamp | None = None
 
 
-class ContainerState(Struct, frozen=True):
+class ContainerState(Struct, frozen=True, gc=False):
     """corev1.ContainerState: only whether it is terminated decides anything."""
 
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Struct, frozen=True):
+class ContainerStatus(Struct, frozen=True, gc=False):
     """corev1.ContainerStatus."""
 
     name: str
@@ -100,7 +111,7 @@ class Condition(Struct, frozen=True, gc=False, rename="camel"):
 
     type: str
     status: str
-    last_transition_time: datetime | None = None
+    last_transition_time: Timestamp | None = None
 
 
 class PodIP(Struct, frozen=True, gc=False):
@@ -109,7 +120,7 @@ class PodIP(Struct, frozen=True, gc=False):
     ip: str = ""
 
 
-class PodStatus(Struct, frozen=True, rename="camel"):
+class PodStatus(Struct, frozen=True, rename="camel", gc=False):
     """corev1.PodStatus."""
 
     phase: str = "Pending"
@@ -121,7 +132,7 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     ephemeral_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class Pod(Struct, frozen=True):
+class Pod(Struct, frozen=True, gc=False):
     """corev1.Pod."""
 
     metadata: PodMetadata
@@ -159,6 +170,17 @@ class Pod(Struct, frozen=True):
         listed = tuple(item.ip for item in self.status.pod_ips or () if item.ip)
         return listed or ((self.status.pod_ip,) if self.status.pod_ip else ())
 
+    @property
+    def grace(self) -> int:
+        """Seconds that its containers may take to end, as far as it says so."""
+        return min(max(self.spec.termination_grace_period_seconds or 0, 0), LONGEST_GRACE)
+
+    @property
+    def machine(self) -> str:
+        """The name of the KubeVirt VMI that it runs, "" if it is no virt-launcher pod."""
+        references = self.metadata.owner_references or ()
+        return next((item.name for item in references if item.kind == "VirtualMachineInstance"), "")
+
     def condition(self, kind: str) -> str:
         """The status of a condition: "True", "False", "Unknown", or "" if it is not reported."""
         return next((item.status for item in self.status.conditions or () if item.type == kind), "")
@@ -179,19 +201,19 @@ class NodeTaint(Struct, frozen=True, gc=False):
     key: str
 
 
-class NodeSpec(Struct, frozen=True):
+class NodeSpec(Struct, frozen=True, gc=False):
     """corev1.NodeSpec."""
 
     taints: tuple[NodeTaint, ...] | None = None
 
 
-class NodeStatus(Struct, frozen=True):
+class NodeStatus(Struct, frozen=True, gc=False):
     """corev1.NodeStatus."""
 
     conditions: tuple[Condition, ...] | None = None
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """corev1.Node."""
 
     metadata: Metadata
@@ -214,7 +236,7 @@ class Node(Struct, frozen=True):
         return any(taint.key == OUT_OF_SERVICE_TAINT for taint in self.spec.taints or ())
 
 
-class Ordinals(Struct, frozen=True):
+class Ordinals(Struct, frozen=True, gc=False):
     """appsv1.StatefulSetOrdinals."""
 
     start: int = 0
@@ -232,7 +254,7 @@ class Template(Struct, frozen=True, gc=False):
     spec: TemplateSpec = TemplateSpec()
 
 
-class StatefulSetSpec(Struct, frozen=True):
+class StatefulSetSpec(Struct, frozen=True, gc=False):
     """appsv1.StatefulSetSpec."""
 
     replicas: int | None = None
@@ -240,11 +262,16 @@ class StatefulSetSpec(Struct, frozen=True):
     template: Template = Template()
 
 
-class StatefulSet(Struct, frozen=True):
+class StatefulSet(Struct, frozen=True, gc=False):
     """appsv1.StatefulSet."""
 
     metadata: Metadata
     spec: StatefulSetSpec = StatefulSetSpec()
+
+    @property
+    def grace(self) -> int:
+        """TerminationGracePeriodSeconds of its pods."""
+        return min(max(self.spec.template.spec.termination_grace_period_seconds or 0, 0), LONGEST_GRACE)
 
     def entitles(self, ordinal: int) -> bool:
         """Whether a pod of that ordinal is wanted. Replicas default to 1, ordinals start at 0 unless said otherwise."""
@@ -253,33 +280,33 @@ class StatefulSet(Struct, frozen=True):
         return start <= ordinal < start + replicas
 
 
-class AttachmentSpec(Struct, frozen=True):
+class AttachmentSpec(Struct, frozen=True, gc=False):
     """NetworkAttachmentDefinitionSpec: a CNI configuration as JSON text."""
 
     config: str = ""
 
 
-class NetworkAttachment(Struct, frozen=True):
+class NetworkAttachment(Struct, frozen=True, gc=False):
     """A NetworkAttachmentDefinition."""
 
     metadata: Metadata
     spec: AttachmentSpec = AttachmentSpec()
 
 
-class MachineInterface(Struct, frozen=True, rename="camel"):
+class MachineInterface(Struct, frozen=True, rename="camel", gc=False):
     """A NIC in a KubeVirt VMI's status."""
 
     ip_address: str = ""
     ip_addresses: tuple[str, ...] | None = None
 
 
-class MachineStatus(Struct, frozen=True):
+class MachineStatus(Struct, frozen=True, gc=False):
     """A KubeVirt VM's or VMI's status, as far as it shows addresses (a VM's shows none)."""
 
     interfaces: tuple[MachineInterface, ...] | None = None
 
 
-class Machine(Struct, frozen=True):
+class Machine(Struct, frozen=True, gc=False):
     """A KubeVirt VirtualMachine or VirtualMachineInstance."""
 
     metadata: Metadata

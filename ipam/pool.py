@@ -8,7 +8,7 @@ from msgspec import Struct
 from poolwarden.ipam.ranges import AddressSet
 
 
-class PoolRef(Struct, frozen=True, order=True):
+class PoolRef(Struct, frozen=True, order=True, gc=False):
     """Names a pool. `namespace` is "" for cluster-scoped pools."""
 
     ipam: str
@@ -19,20 +19,20 @@ class PoolRef(Struct, frozen=True, order=True):
         return ".".join(part for part in (self.ipam, self.namespace, self.name) if part)
 
 
-class ClaimedOwner(Struct, frozen=True, tag=True):
+class ClaimedOwner(Struct, frozen=True, tag=True, gc=False):
     """The owner that a record names."""
 
     namespace: str
     name: str
 
 
-class UnparsedOwner(Struct, frozen=True, tag=True):
+class UnparsedOwner(Struct, frozen=True, tag=True, gc=False):
     """An owner reference that cannot be parsed; `problem` says why."""
 
     problem: str
 
 
-class Record(Struct, frozen=True):
+class Record(Struct, frozen=True, gc=False):
     """One entry of a pool.
 
     `address` is canonical, None if the key is no address. `uid` and `interface` are "" where the IPAM stores none.
@@ -48,20 +48,20 @@ class Record(Struct, frozen=True):
     digest: str
 
 
-class RecordsUnreadable(Struct, frozen=True):
+class RecordsUnreadable(Struct, frozen=True, gc=False):
     """The pool's records cannot be parsed; nothing may be said or done about any of them."""
 
     problem: str
 
 
-class PoolFlaw(Struct, frozen=True):
+class PoolFlaw(Struct, frozen=True, gc=False):
     """Something wrong with the pool itself: a range that hands out nothing, a count that differs."""
 
     kind: Literal["RangeInvalid", "CountMismatch"]
     message: str
 
 
-class Pool(Struct, frozen=True):
+class Pool(Struct, frozen=True, gc=False):
     """A set of addresses that an IPAM hands out.
 
     `configured` are its own ranges, `ranges` what it can hand out of them (less excludes and reservations).

@@ -18,6 +18,7 @@ from poolwarden.ipam.address import AddressError, canonical, canonical_host
 from poolwarden.ipam.endpoint import Endpoint, EndpointAddress, EndpointItem
 from poolwarden.ipam.inventory import Change, Inventory, Stale
 from poolwarden.ipam.kinds import Kind
+from poolwarden.ipam.network import UNDECODABLE, addresses_in
 from poolwarden.ipam.objects import Metadata, Pod
 from poolwarden.ipam.pool import (
     ClaimedOwner,
@@ -41,7 +42,7 @@ ENDPOINTS = Kind(GROUP, VERSION, "spiderendpoints", "SpiderEndpoint", namespaced
 RESERVATIONS = Kind(GROUP, VERSION, "spiderreservedips", "SpiderReservedIP", namespaced=False)
 
 
-class PoolSpec(Struct, frozen=True, rename="camel"):
+class PoolSpec(Struct, frozen=True, rename="camel", gc=False):
     """SpiderIPPool.spec."""
 
     subnet: str = ""
@@ -51,7 +52,7 @@ class PoolSpec(Struct, frozen=True, rename="camel"):
     multus_name: tuple[str, ...] | None = None
 
 
-class PoolStatus(Struct, frozen=True, rename="camel"):
+class PoolStatus(Struct, frozen=True, rename="camel", gc=False):
     """SpiderIPPool.status; `allocated_ips` in whatever form the version that wrote it has."""
 
     allocated_ips: Raw = field(name="allocatedIPs", default=Raw(b"null"))
@@ -59,7 +60,7 @@ class PoolStatus(Struct, frozen=True, rename="camel"):
     total_ip_count: int | None = field(name="totalIPCount", default=None)
 
 
-class SpiderIPPool(Struct, frozen=True):
+class SpiderIPPool(Struct, frozen=True, gc=False):
     """A SpiderIPPool."""
 
     metadata: Metadata
@@ -67,20 +68,20 @@ class SpiderIPPool(Struct, frozen=True):
     status: PoolStatus = PoolStatus()
 
 
-class ReservedSpec(Struct, frozen=True):
+class ReservedSpec(Struct, frozen=True, gc=False):
     """SpiderReservedIP.spec."""
 
     ips: tuple[str, ...] | None = None
 
 
-class SpiderReservedIP(Struct, frozen=True):
+class SpiderReservedIP(Struct, frozen=True, gc=False):
     """A SpiderReservedIP: addresses that no pool hands out any more."""
 
     metadata: Metadata
     spec: ReservedSpec = ReservedSpec()
 
 
-class EndpointNic(Struct, frozen=True):
+class EndpointNic(Struct, frozen=True, gc=False):
     """An item of SpiderEndpoint.status.current.ips."""
 
     interface: str = ""
@@ -90,7 +91,7 @@ class EndpointNic(Struct, frozen=True):
     ipv6_pool: str | None = field(name="ipv6Pool", default=None)
 
 
-class EndpointCurrent(Struct, frozen=True):
+class EndpointCurrent(Struct, frozen=True, gc=False):
     """SpiderEndpoint.status.current."""
 
     uid: str = ""
@@ -98,7 +99,7 @@ class EndpointCurrent(Struct, frozen=True):
     ips: tuple[EndpointNic, ...] | None = None
 
 
-class EndpointStatus(Struct, frozen=True, rename="camel"):
+class EndpointStatus(Struct, frozen=True, rename="camel", gc=False):
     """SpiderEndpoint.status."""
 
     current: EndpointCurrent | None = None
@@ -106,14 +107,14 @@ class EndpointStatus(Struct, frozen=True, rename="camel"):
     owner_controller_name: str = ""
 
 
-class SpiderEndpoint(Struct, frozen=True):
+class SpiderEndpoint(Struct, frozen=True, gc=False):
     """A SpiderEndpoint."""
 
     metadata: Metadata
     status: EndpointStatus = EndpointStatus()
 
 
-class _PoolsItem(Struct, frozen=True):
+class _PoolsItem(Struct, frozen=True, gc=False):
     """An item of the Pod annotation `ipam.spidernet.io/ippools`, or the value of `ipam.spidernet.io/ippool`."""
 
     ipv4: tuple[str, ...] | None = None
@@ -125,7 +126,7 @@ _ENTRIES = msgspec.json.Decoder(dict[str, Raw])
 _POOLS_ITEMS = msgspec.json.Decoder(list[_PoolsItem])
 
 
-class _Entry(Struct, frozen=True, rename="camel"):
+class _Entry(Struct, frozen=True, rename="camel", gc=False):
     """The value of one allocatedIPs entry, in all forms that Spiderpool ever wrote."""
 
     pod: str | None = None
@@ -180,7 +181,7 @@ class Spiderpool:
             return nics
         try:
             items = _POOLS_ITEMS.decode(text)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return nics
         return sum(any(fnmatchcase(pool, name) for name in (*(i.ipv4 or ()), *(i.ipv6 or ()))) for i in items)
 
@@ -211,15 +212,15 @@ class Spiderpool:
         """Take addresses out of an endpoint; a NIC that keeps neither family leaves it whole."""
 
         def left(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-            for family in ("ipv4", "ipv6"):
-                if isinstance(text := item.get(family), str) and _host_or_text(text) in addresses:
-                    item = {
-                        key: value
-                        for key, value in item.items()
-                        if key not in (family, f"{family}Pool", f"{family}Gateway")
-                    }
-            if "ipv4" in item or "ipv6" in item:
-                yield item
+            taken = [
+                family
+                for family in ("ipv4", "ipv6")
+                if isinstance(text := item.get(family), str) and _host_or_text(text) in addresses
+            ]
+            gone = {key for family in taken for key in (family, f"{family}Pool", f"{family}Gateway")}
+            kept = {key: value for key, value in item.items() if key not in gone}
+            if not taken or kept.get("ipv4") or kept.get("ipv6"):
+                yield kept
 
         return _endpoint_change(raw, owner_uid, lambda items: [kept for item in items for kept in left(item)])
 
@@ -227,20 +228,24 @@ class Spiderpool:
         """Name the unnamed NICs whose address is given."""
 
         def named(item: dict[str, Any]) -> dict[str, Any]:
-            hosts = [_host_or_text(text) for key in ("ipv4", "ipv6") if isinstance(text := item.get(key), str)]
-            name = next((names[host] for host in hosts if host in names), "")
+            name = next((names[host] for host in sorted(_hosts(item)) if host in names), "")
             return {**item, "interface": name} if name and not item.get("interface") else item
 
         return _endpoint_change(raw, owner_uid, lambda items: [named(item) for item in items])
 
-    def without_duplicates(self, raw: bytes, owner_uid: str, addresses: AbstractSet[str]) -> Change | Stale:
-        """Drop repeated items of one NIC: those whose addresses nobody shows, then exact repetitions."""
+    def without_duplicates(
+        self, raw: bytes, owner_uid: str, interface: str, addresses: AbstractSet[str]
+    ) -> Change | Stale:
+        """Of the items that name one NIC keep the one with just these addresses."""
 
         def kept(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             result: list[dict[str, Any]] = []
+            right = False
             for item in items:
-                hosts = {_host_or_text(text) for key in ("ipv4", "ipv6") if isinstance(text := item.get(key), str)}
-                if not (hosts and hosts <= addresses) and item not in result:
+                if (item.get("interface") or "").strip() != interface:
+                    result.append(item)
+                elif not right and _hosts(item) == addresses:
+                    right = True
                     result.append(item)
             return result
 
@@ -284,7 +289,7 @@ def record_of(entry: tuple[str, Raw]) -> Record:
     try:
         wire = _ENTRY.decode(raw)
         owner = _claimed_owner(wire)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         wire, owner = _Entry(), UnparsedOwner(f"its entry {_shown(raw)} cannot be parsed: {error}")
     return Record(
         key=key,
@@ -350,7 +355,7 @@ def _entries(allocated: Raw) -> dict[str, Raw] | RecordsUnreadable:
             entries = _ENTRIES.decode(text) if text.strip() not in ("", "null") else {}
         else:
             entries = _ENTRIES.decode(allocated)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         return RecordsUnreadable(f"status.allocatedIPs cannot be parsed: {error}")
     return {key: value.copy() for key, value in entries.items()}
 
@@ -365,21 +370,20 @@ def _claimed_owner(entry: _Entry) -> ClaimedOwner | UnparsedOwner:
 
 
 def _endpoint_items(nics: Iterable[EndpointNic]) -> tuple[tuple[EndpointItem, ...], str]:
-    """The NICs, or none and the problem."""
-    try:
-        return tuple(
-            EndpointItem(
-                nic.interface.strip(),
-                tuple(
-                    EndpointAddress(canonical_host(text), pool or "")
-                    for text, pool in ((nic.ipv4, nic.ipv4_pool), (nic.ipv6, nic.ipv6_pool))
-                    if text
-                ),
-            )
-            for nic in nics
-        ), ""
-    except AddressError as error:
-        return (), str(error)
+    """The NICs as far as their addresses can be read, and what is wrong with the others ("" if nothing)."""
+    problems: list[str] = []
+
+    def addresses(nic: EndpointNic) -> Iterator[EndpointAddress]:
+        for text, pool in ((nic.ipv4, nic.ipv4_pool), (nic.ipv6, nic.ipv6_pool)):
+            try:
+                hosts: tuple[str, ...] = (canonical_host(text),) if text else ()
+            except AddressError as error:
+                problems.append(str(error))
+                hosts = addresses_in(text or "")
+            yield from (EndpointAddress(host, pool or "") for host in hosts)
+
+    items = tuple(EndpointItem(nic.interface.strip(), tuple(addresses(nic))) for nic in nics)
+    return items, "; ".join(problems)
 
 
 def _canonical_key(key: str) -> str | None:
@@ -396,6 +400,11 @@ def _host_or_text(text: str) -> str:
         return text
 
 
+def _hosts(item: dict[str, Any]) -> set[str]:
+    """The addresses of an endpoint's item."""
+    return {_host_or_text(text) for key in ("ipv4", "ipv6") if isinstance(text := item.get(key), str)}
+
+
 def _shown(raw: bytes) -> str:
     """The start of an entry, for a message."""
     text = raw.decode("utf-8", "replace")
@@ -408,7 +417,7 @@ def _pool_change(pool: SpiderIPPool, entries: Mapping[str, Raw], gone: AbstractS
     An object-form map (up to v0.3) is patched key by key, since a merge patch adds to an object.
     """
     whole: Any = msgspec.json.encode(entries).decode() if entries else None
-    if bytes(pool.status.allocated_ips).startswith(b"{"):
+    if entries and bytes(pool.status.allocated_ips).startswith(b"{"):
         whole = dict.fromkeys(gone) | {key: msgspec.json.decode(value) for key, value in entries.items()}
     status = {"allocatedIPs": whole, "allocatedIPCount": len(entries)}
     return _change(POOLS, pool.metadata, "status", {"status": status})
@@ -426,7 +435,10 @@ def _endpoint_change(
             f"endpoint {endpoint.metadata.namespace}/{endpoint.metadata.name} is no longer that of UID {owner_uid}"
         )
     items = wire["status"]["current"].get("ips") or []
-    return _change(ENDPOINTS, endpoint.metadata, "", {"status": {"current": {"ips": edit(items)}}})
+    edited = edit(items)
+    if edited == items:
+        return Stale(f"endpoint {endpoint.metadata.namespace}/{endpoint.metadata.name} needs no change")
+    return _change(ENDPOINTS, endpoint.metadata, "", {"status": {"current": {"ips": edited}}})
 
 
 def _change(kind: Kind, metadata: Metadata, subresource: str, body: dict[str, Any]) -> Change:

@@ -65,7 +65,7 @@ class Action(StrEnum):
     REPAIR = "repair"
 
 
-class OwnerId(Struct, frozen=True):
+class OwnerId(Struct, frozen=True, gc=False):
     """The owner that a record or endpoint claims. `uid` is "" where the IPAM stores none."""
 
     kind: str
@@ -77,11 +77,11 @@ class OwnerId(Struct, frozen=True):
         return f"{self.namespace}/{self.name}" + (f" (UID {self.uid})" if self.uid else "")
 
 
-class NoOwner(Struct, frozen=True):
+class NoOwner(Struct, frozen=True, gc=False):
     """The finding speaks of no owner: a pool itself, or a record whose owner cannot be parsed."""
 
 
-class Need(Struct, frozen=True):
+class Need(Struct, frozen=True, gc=False):
     """Evidence that was wanted and not read. `namespace` is "" for cluster-scoped kinds and for all namespaces."""
 
     kind: Kind
@@ -90,12 +90,13 @@ class Need(Struct, frozen=True):
     command: str
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, gc=False):
     """One verdict.
 
     `address` is canonical, None for a finding about the pool itself. `record_digest` is "" unless the finding is
     about a record; `subject` and `subject_digest` tell the endpoint that a finding is about ("" otherwise). `node` is where the owner last ran, "" if unknown.
-    `min_grace` are seconds that the two sightings must be apart at least.
+    `waits_for` are nodes whose silence keeps the record. `min_grace` are seconds that the two sightings must be apart at
+    least.
     """
 
     pool: PoolRef
@@ -110,5 +111,6 @@ class Finding(Struct, frozen=True):
     subject: str = ""
     subject_digest: str = ""
     node: str = ""
+    waits_for: tuple[str, ...] = ()
     min_grace: int = 0
     needs: tuple[Need, ...] = ()

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 COULD_NOT = 2
+EARLIEST_YEAR = 1970
+HIGHEST_RATE = 10_000
 DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 EPILOG = """exit status: audit, explain: 0 nothing to report, 1 findings, 2 could not check.
@@ -41,13 +43,25 @@ def positive_duration(text: str) -> int:
 
 def moment(text: str) -> datetime:
     """An RFC 3339 time."""
+    wrong = argparse.ArgumentTypeError(f"{text!r} is no RFC 3339 time; allowed is a form like 2026-01-10T12:00:00Z")
     try:
         time = datetime.fromisoformat(text)
+        if time.tzinfo is None or "T" not in text.upper() or time.year < EARLIEST_YEAR:
+            raise wrong
+        return time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise wrong from None
+
+
+def rate(text: str) -> float:
+    """Requests a second."""
+    try:
+        number = float(text)
     except ValueError:
-        time = datetime.min  # noqa: DTZ901 - naive, so refused below
-    if time.tzinfo is None or "T" not in text.upper():
-        raise argparse.ArgumentTypeError(f"{text!r} is no RFC 3339 time; allowed is a form like 2026-01-10T12:00:00Z")
-    return time.astimezone(UTC)
+        number = 0.0
+    if not 0 < number <= HIGHEST_RATE:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate; allowed are numbers above 0, up to {HIGHEST_RATE}")
+    return number
 
 
 def count(text: str) -> int:
@@ -164,7 +178,7 @@ def _sources(command: argparse.ArgumentParser, *, several: bool = False) -> None
         "--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the in-cluster account"
     )
     source.add_argument("--context", metavar="NAME", help="default: the current context")
-    source.add_argument("--qps", type=float, default=50.0, metavar="N", help="requests a second at most (default: 50)")
+    source.add_argument("--qps", type=rate, default=50.0, metavar="N", help="requests a second at most (default: 50)")
     source.add_argument(
         "--timeout", type=positive_duration, default=30, metavar="DUR", help="of one request (default: 30s)"
     )

@@ -22,7 +22,7 @@ from poolwarden.cluster.lease import HeldBy, Unclear
 from poolwarden.cluster.outputs import Saved, Unsaved
 from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.by_hand import CouldNot, Did, Proposal, Refused, propose, release_by_hand, restore_by_hand
-from poolwarden.gc.examine import examine, kept_ledgers, pool_reports
+from poolwarden.gc.examine import Judged, examine, kept_ledgers, pool_reports, pools_of
 from poolwarden.gc.explain import explain
 from poolwarden.gc.guard import POOL_GUARDS
 from poolwarden.gc.policy import Ceiling, Policy
@@ -81,8 +81,7 @@ def _audit(options: argparse.Namespace) -> int:
         for report in pool_reports(judged, kept_ledgers(judged))
         if not options.pool or report.pool.ref.name in options.pool
     ]
-    missing = set(options.pool) - {report.pool.ref.name for report in pools}
-    problems += [f"--pool: there is no pool {name!r}" for name in sorted(missing)]
+    problems += _unknown_pools(judged, options.pool)
     report = audit_report(judged, pools, complete=not problems)
     if options.pool:
         report["findings"] = [finding for finding in report["findings"] if finding["pool"] in options.pool]
@@ -95,7 +94,7 @@ def _explain(options: argparse.Namespace) -> int:
     cluster = _open(options)
     judged = examine(cluster, Policy(node_gone_grace=0))
     story, reported = explain(judged, options.address, options.pool)
-    problems = [*_input_problems(cluster), *judged.problems]
+    problems = [*_input_problems(cluster), *judged.problems, *_unknown_pools(judged, options.pool)]
     _warn(problems)
     print(story)
     return COULD_NOT if problems else FOUND if reported else OK
@@ -184,6 +183,11 @@ def _restore(options: argparse.Namespace) -> int:
     return _finish(options, cluster, [], _outcome(outcome))
 
 
+def _unknown_pools(judged: Judged, names: list[str]) -> list[str]:
+    known = {pool.ref.name for pool in pools_of(judged.snapshot)}
+    return [f"--pool: there is no pool {name!r}" for name in names if name not in known]
+
+
 # --- where the objects are --------------------------------------------------------------------------------------------
 
 
@@ -269,8 +273,14 @@ def _confirmed(question: str) -> bool:
 
 
 def _warn(problems: list[str]) -> None:
+    """Each problem in a line; of those with one cause (a server that does not answer) the first stands for all."""
+    told: dict[str, tuple[str, int]] = {}
     for problem in problems:
-        print(f"poolwarden: {problem}", file=sys.stderr)
+        cause = problem.partition(": ")[2] if problem.startswith("cannot ") else problem
+        first, more = told.get(cause, (problem, -1))
+        told[cause] = (first, more + 1)
+    for first, more in told.values():
+        print(f"poolwarden: {first}" + (f" (and {more} more like it)" if more else ""), file=sys.stderr)
 
 
 def _fail(message: str) -> int:

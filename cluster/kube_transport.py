@@ -1,0 +1,128 @@
+"""The network, as the `kubernetes` package configures it: kubeconfig or service account, TLS, proxy, connection pool.
+
+Import this module only where a cluster is to be reached: `kubernetes` imports itself whole, which takes 0.3 s.
+"""
+
+import os
+from http.client import IncompleteRead
+from pathlib import Path
+from ssl import SSLCertVerificationError
+from threading import Lock
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import config
+from kubernetes.client import Configuration
+from kubernetes.client.rest import RESTClientObject
+from urllib3 import exceptions
+
+from poolwarden.cluster.interface import Doubt
+from poolwarden.cluster.transport import Answer, NoAnswer, Request, Response
+
+_UNAUTHORIZED = 401
+_NEVER_SENT = (
+    exceptions.NewConnectionError,
+    exceptions.ConnectTimeoutError,
+    exceptions.ProxyError,
+    exceptions.LocationValueError,
+)
+
+
+class KubeTransport:
+    """Talks to the cluster of a kubeconfig, or to the one whose pod this is.
+
+    Without `kubeconfig`: the files of `$KUBECONFIG`, else `~/.kube/config` if it is there, else the pod's service
+    account. Without `context`: the current one. Nothing is read before the first request, and everything is read anew
+    after a 401 or a TLS failure, so rotated tokens, certificates and authorities are picked up. (The service account's
+    token is re-read every minute besides: `InClusterConfigLoader._set_config` of the package.)
+    """
+
+    def __init__(self, *, kubeconfig: str = "", context: str = "") -> None:
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._lock = Lock()
+        self._session: _Session | None = None
+
+    def send(self, request: Request) -> Answer:
+        """One exchange; a configuration that cannot be used is an answer that asking again will not change."""
+        try:
+            session = self._opened()
+            # Made per request: the package refreshes an ageing token here.
+            headers = session.headers() | dict(request.headers)
+        except Exception as error:  # noqa: BLE001 - the package raises whatever a malformed configuration makes of it
+            return NoAnswer(f"no usable cluster configuration: {_line(error)}", sent=False, final=True)
+        try:
+            answer = session.exchange(request, headers)
+        except exceptions.HTTPError as error:
+            if isinstance(error, exceptions.SSLError):
+                self._forget(session)
+            return _no_answer(error)
+        if answer.status == _UNAUTHORIZED:
+            self._forget(session)
+        return Response(answer.status, answer.data, {name.lower(): value for name, value in answer.headers.items()})
+
+    def _opened(self) -> "_Session":
+        with self._lock:
+            if self._session is None:
+                self._session = _Session(_configuration(self._kubeconfig, self._context))
+            return self._session
+
+    def _forget(self, session: "_Session") -> None:
+        with self._lock:
+            if self._session is session:
+                self._session = None
+
+
+class _Session:
+    """One reading of the configuration, with its connections."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        # Of the REST client only its pool: its own `request` re-encodes JSON bodies, and repeats requests.
+        self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+
+    def headers(self) -> dict[str, str]:
+        headers = {"accept": "application/json", "user-agent": "poolwarden"}
+        bearer = self._configuration.auth_settings().get("BearerToken")
+        if bearer and bearer["value"]:
+            headers[bearer["key"]] = bearer["value"]
+        return headers
+
+    def exchange(self, request: Request, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return self._pool.request(
+            request.method,
+            f"{self._configuration.host}{request.path}{query}",
+            headers=headers,
+            body=request.body or None,
+            timeout=urllib3.Timeout(connect=request.connect_timeout, read=request.read_timeout),
+            retries=False,  # urllib3 repeats a DELETE whose answer was lost unless told not to
+            redirect=False,
+        )
+
+
+def _configuration(kubeconfig: str, context: str) -> Configuration:
+    configuration = Configuration()
+    environment = os.environ.get("KUBECONFIG", "")
+    usual = Path("~/.kube/config").expanduser()
+    if kubeconfig or environment or context or usual.exists():
+        path = kubeconfig or environment or str(usual)
+        config.load_kube_config(path, context or None, configuration)  # type: ignore[no-untyped-call] # it has no types
+    else:
+        config.load_incluster_config(configuration)  # type: ignore[no-untyped-call] # likewise
+    return configuration
+
+
+def _no_answer(error: exceptions.HTTPError) -> NoAnswer:
+    unsent = isinstance(error, _NEVER_SENT) or _has(error, SSLCertVerificationError)
+    doubt = Doubt.BROKEN if _has(error, IncompleteRead) else Doubt.UNAVAILABLE
+    return NoAnswer(_line(error), sent=not unsent, doubt=doubt)
+
+
+def _has(error: Exception, cause: type[Exception]) -> bool:
+    """urllib3 carries the error it wraps as an argument."""
+    return any(isinstance(argument, cause) for argument in error.args)
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,48 @@
+"""The API server's clock, as heard from the `Date` headers of its answers."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from threading import Lock
+
+from poolwarden.cluster.clock import utc_now
+
+_SECOND = timedelta(seconds=1)
+
+
+class ServerClock:
+    """Moves on by our monotonic clock between answers, so that a wrong or adjusted wall clock here does not matter.
+
+    It may be behind the server's, by less than a second and the time that an answer took, but is never ahead.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lock = Lock()
+        self._heard = False
+        self._origin = datetime.min.replace(tzinfo=UTC)  # what the server's clock showed when ours showed 0
+
+    @property
+    def heard_from(self) -> bool:
+        """Whether any answer told the time yet."""
+        return self._heard
+
+    def heard(self, date: str, *, sent_at: float) -> None:
+        """Take the `Date` of an answer that has just arrived to a request of `sent_at`; what is no date is ignored."""
+        try:
+            told = parsedate_to_datetime(date).astimezone(UTC)
+        except ValueError:
+            return
+        # The server's clock stood in the second `told` at some moment since the request was sent: that bounds the
+        # origin from both sides, and an estimate within the bounds is as good as any.
+        earliest = told - timedelta(seconds=self._monotonic())
+        latest = told + _SECOND - timedelta(seconds=sent_at)
+        with self._lock:
+            self._origin = min(max(self._origin, earliest), latest) if self._heard else earliest
+            self._heard = True
+
+    def now(self) -> datetime:
+        """The server's time; our wall clock while nothing was heard."""
+        if not self._heard:
+            return utc_now()
+        return self._origin + timedelta(seconds=self._monotonic())
