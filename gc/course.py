@@ -133,7 +133,9 @@ class Course:
 
     def advance(self, judged: Judged, ceiling: Ceiling) -> None:
         """Count this sweep's findings and find what is due under that ceiling."""
-        step = advance(self.entries, self.findings, self.policy, judged.at)
+        # Whole seconds, as the API server's own clock has them: fractions differ from one client to the next.
+        now = judged.at.replace(microsecond=0)
+        step = advance(self.entries, self.findings, self.policy, now)
         self.vanished = _vanished(self.entries, self.findings)
         self.entries = list(step.ledger.entries)
         self._omitted = step.ledger.omitted
@@ -142,7 +144,7 @@ class Course:
         generation = self.guard.metadata.generation if self.guard is not None else 0
         self.brake = brake(self.findings, self.policy, generation, self.status.spent_generation)
         if self.policy.may_release(ceiling) and not isinstance(self.brake, Braked):
-            self.due = due(self.entries, self.findings, judged.at)
+            self.due = due(self.entries, self.findings, now)
 
     def _wait_for_nodes(self, judged: Judged) -> None:
         """Remember the nodes that records wait for, or may have to: absent ones, and those that are not Ready."""
