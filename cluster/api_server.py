@@ -55,6 +55,16 @@ class _Expired(Struct, frozen=True):
     """The state that was being listed is no longer kept (410), or another one was answered in its place."""
 
 
+class Reached(Struct, frozen=True, tag=True):
+    """An API server answers, if only to refuse us."""
+
+
+class Unreached(Struct, frozen=True, tag=True):
+    """Nobody answers; `reason` is one line for people."""
+
+    reason: str
+
+
 class ApiServer:
     """A `Cluster` that several threads may share.
 
@@ -92,6 +102,11 @@ class ApiServer:
         if not clock.heard_from:
             self._exchange.read_once("/version", {}, bytes, seconds=self._limits.connect_timeout)
         return clock.now()
+
+    def reach(self) -> Reached | Unreached:
+        """Ask once whether anybody answers, so that a program can say in one line that nobody does."""
+        answer = self._exchange.read_once("/version", {}, bytes, seconds=self._limits.connect_timeout)
+        return Unreached(answer.message) if isinstance(answer, NoAnswer) else Reached()
 
     def list(self, resource: Resource, item: type[T], *, namespace: str | None = None) -> Listing[T]:
         """See `Cluster`. One consistent state of all pages; what was read before a failure is returned with it.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from poolwarden.cli import COULD_NOT
-from poolwarden.cluster.api_server import ApiServer
+from poolwarden.cluster.api_server import ApiServer, Unreached
 from poolwarden.cluster.exchange import Limits
 from poolwarden.cluster.files import Files
 from poolwarden.cluster.guard import Guard, always_allowed
@@ -74,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     cluster = _open(options)
+    if isinstance(cluster, Unreached):
+        return _fail(cluster.reason)
     judged = examine(cluster, Policy(grace=options.grace, node_gone_grace=0), options.ipam)
     problems = [*_input_problems(cluster), *judged.problems]
     pools = [
@@ -92,6 +94,8 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     cluster = _open(options)
+    if isinstance(cluster, Unreached):
+        return _fail(cluster.reason)
     judged = examine(cluster, Policy(node_gone_grace=0))
     story, reported = explain(judged, options.address, options.pool)
     problems = [*_input_problems(cluster), *judged.problems, *_unknown_pools(judged, options.pool)]
@@ -118,6 +122,9 @@ def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
     lease = LeaseSettings(options.lease_namespace or _own_namespace(), options.lease_name, options.lease_duration)
     gc = Gc(_opener(options), settings, lease)
     if options.once:
+        reached = _opener(options)(stop=Event()).reach()
+        if isinstance(reached, Unreached):
+            return _fail(reached.reason)
         gc.listen()
         match gc.once():
             case SweepReport() as report:
@@ -166,6 +173,8 @@ def print_sweep(report: SweepReport, settings: Settings) -> int:
 
 def _release(options: argparse.Namespace) -> int:
     cluster = _open(options)
+    if isinstance(cluster, Unreached):
+        return _fail(cluster.reason)
     default = Policy()
     proposal = propose(cluster, default, options.address, options.pool, options.record)
     if not isinstance(proposal, Proposal):
@@ -179,6 +188,8 @@ def _release(options: argparse.Namespace) -> int:
 
 def _restore(options: argparse.Namespace) -> int:
     cluster = _open(options)
+    if isinstance(cluster, Unreached):
+        return _fail(cluster.reason)
     outcome = restore_by_hand(cluster, Policy(), options.address, options.pool, Event().wait)
     return _finish(options, cluster, [], _outcome(outcome))
 
@@ -191,8 +202,12 @@ def _unknown_pools(judged: Judged, names: list[str]) -> list[str]:
 # --- where the objects are --------------------------------------------------------------------------------------------
 
 
-def _open(options: argparse.Namespace) -> Cluster:
-    return _open_files(options) if options.file else _opener(options)(stop=Event())
+def _open(options: argparse.Namespace) -> Files | ApiServer | Unreached:
+    if options.file:
+        return _open_files(options)
+    cluster = _opener(options)(stop=Event())
+    reached = cluster.reach()
+    return reached if isinstance(reached, Unreached) else cluster
 
 
 def _open_files(options: argparse.Namespace) -> Files:
@@ -273,14 +288,8 @@ def _confirmed(question: str) -> bool:
 
 
 def _warn(problems: list[str]) -> None:
-    """Each problem in a line; of those with one cause (a server that does not answer) the first stands for all."""
-    told: dict[str, tuple[str, int]] = {}
     for problem in problems:
-        cause = problem.partition(": ")[2] if problem.startswith("cannot ") else problem
-        first, more = told.get(cause, (problem, -1))
-        told[cause] = (first, more + 1)
-    for first, more in told.values():
-        print(f"poolwarden: {first}" + (f" (and {more} more like it)" if more else ""), file=sys.stderr)
+        print(f"poolwarden: {problem}", file=sys.stderr)
 
 
 def _fail(message: str) -> int:

@@ -75,7 +75,7 @@ def eventually(what: str, holds: Callable[[], bool]) -> None:
     pytest.fail(f"not within {DEADLINE:.0f} s: {what}")
 
 
-def status_of(pod: str, address: str) -> list[Object]:
+def status_of(address: str) -> list[Object]:
     """A network-status whose default network is Spiderpool's."""
     return [{"name": "kube-system/macvlan", "interface": "eth0", "ips": [address], "default": True, "dns": {}}]
 
@@ -85,7 +85,7 @@ def run(agent: Agent, name: str, pool: str, address: str) -> Object:
     path = f"/api/v1/namespaces/{agent.namespace}/pods/{name}"
     eventually(f"pod {name}", lambda: agent.plane.find(path) is not None)
     agent.add(agent.plane.request("GET", path), {"eth0": (pool, address)})
-    return agent.plane.run_pod(agent.namespace, name, ips=[address], network_status=status_of(name, address))
+    return agent.plane.run_pod(agent.namespace, name, ips=[address], network_status=status_of(address))
 
 
 def workload(agent: Agent, kind: str, name: str, node: str, replicas: int) -> None:
@@ -121,11 +121,11 @@ def pods_of(agent: Agent, app: str) -> list[Object]:
 
 
 @pytest.fixture
-def leaking(agent: Agent, bare_node: str) -> Iterator[tuple[Agent, str, str]]:
+def leaking(agent: Agent, bare_node: str) -> tuple[Agent, str, str]:
     """A pool of 20 in which a StatefulSet (.10, .11) and a Deployment (.12 to .15) run, and what was done to them.
 
     web-1 was deleted and re-created, with another UID and no ADD yet; a pod of the Deployment (.12) was force-deleted
-    without CNI DEL. Yields the agent, the pool's name and the node's.
+    without CNI DEL. Returns the agent, the pool's name and the node's.
     """
     pool = f"pool-{agent.namespace}"
     agent.make_pool(pool, "10.9.0.10-10.9.0.29")
@@ -146,7 +146,7 @@ def leaking(agent: Agent, bare_node: str) -> Iterator[tuple[Agent, str, str]]:
         return found is not None and found["metadata"]["uid"] != old
 
     eventually("web-1 under another UID", recreated)
-    yield agent, pool, bare_node
+    return agent, pool, bare_node
 
 
 def test_observe_reports_and_frees_nothing_then_release_frees_exactly_the_leak(
@@ -285,8 +285,10 @@ def holder(plane: ControlPlane, lease: str) -> str:
     return str(found["spec"].get("holderIdentity") or "") if found else ""
 
 
-@pytest.mark.parametrize(("how", "at_once"), [(signal.SIGKILL, False), (signal.SIGTERM, True)])
-def test_another_process_takes_over(leaking: tuple[Agent, str, str], how: signal.Signals, at_once: bool) -> None:
+@pytest.mark.parametrize(("how", "least", "most"), [(signal.SIGKILL, 2.0, 10.0), (signal.SIGTERM, 0.0, 3.0)])
+def test_another_process_takes_over(
+    leaking: tuple[Agent, str, str], how: signal.Signals, least: float, most: float
+) -> None:
     """Of two gc processes one sweeps; when it is killed the other takes over, at once if it could say goodbye."""
     agent, pool, _ = leaking
     plane = agent.plane
@@ -307,7 +309,7 @@ def test_another_process_takes_over(leaking: tuple[Agent, str, str], how: signal
         first.wait(timeout=10)
         eventually("the second to lead", lambda: holder(plane, lease) not in {"", leader})
         took = time.monotonic() - killed
-        assert (took < 3.0) == at_once, took
+        assert least < took < most
         eventually("the leak to be freed", lambda: "10.9.0.12" not in agent.records(pool))
         assert agent.records(pool) == {a: r for a, r in before.items() if a != "10.9.0.12"}
         events = plane.kubectl("events", "--for", f"spiderippool/{pool}").stdout
