@@ -89,7 +89,7 @@ def child(what: str, kubeconfig: str) -> Object:
 
 
 def peak_mib() -> float:
-    """This process's peak resident memory. (`ru_maxrss` would be the parent's, if that was larger.)"""
+    """This process's peak resident memory; `ru_maxrss` would be the parent's, if that was larger."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
     return int(found[1]) / 1024 if found else float("nan")
 

@@ -3,7 +3,7 @@
 import argparse
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -77,7 +77,7 @@ def _audit(options: argparse.Namespace) -> int:
     if isinstance(cluster, Unreached):
         return _fail(cluster.reason)
     judged = examine(cluster, Policy(grace=options.grace, node_gone_grace=0), options.ipam)
-    problems = [*_input_problems(cluster), *judged.problems]
+    problems = _problems(cluster, judged.problems)
     pools = [
         report
         for report in pool_reports(judged, kept_ledgers(judged))
@@ -98,7 +98,7 @@ def _explain(options: argparse.Namespace) -> int:
         return _fail(cluster.reason)
     judged = examine(cluster, Policy(node_gone_grace=0))
     story, reported = explain(judged, options.address, options.pool)
-    problems = [*_input_problems(cluster), *judged.problems, *_unknown_pools(judged, options.pool)]
+    problems = [*_problems(cluster, judged.problems), *_unknown_pools(judged, options.pool)]
     _warn(problems)
     print(story)
     return COULD_NOT if problems else FOUND if reported else OK
@@ -162,7 +162,7 @@ def _own_namespace() -> str:
 def _gc_files(options: argparse.Namespace, settings: Settings) -> int:
     cluster = _open_files(options)
     report = Sweep(cluster, settings, Event().wait).run()
-    return _finish(options, cluster, [*cluster.problems, *report.problems], print_sweep(report, settings))
+    return _finish(options, cluster, _problems(cluster, report.problems), print_sweep(report, settings))
 
 
 def print_sweep(report: SweepReport, settings: Settings) -> int:
@@ -238,8 +238,10 @@ def _opener(options: argparse.Namespace) -> "Opener":
     return opened
 
 
-def _input_problems(cluster: Cluster) -> tuple[str, ...]:
-    return cluster.problems if isinstance(cluster, Files) else ()
+def _problems(cluster: Cluster, found: Iterable[str]) -> list[str]:
+    """What is wrong with the inputs, then what is wrong for any other cause."""
+    inputs = cluster.problems if isinstance(cluster, Files) else ()
+    return [*inputs, *(problem for problem in found if not any(fault in problem for fault in inputs))]
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def crds(control_plane: ControlPlane) -> None:
 
 
 @pytest.fixture
-def agent(crds: None, control_plane: ControlPlane, namespace: str) -> Iterator[Agent]:
+def agent(crds: None, control_plane: ControlPlane, namespace: str) -> Iterator[Agent]:  # noqa: ARG001 - it must be first
     """Spiderpool's part; its pools and endpoints are gone after the test, so that no other test's sweep meets them."""
     agent = Agent(control_plane, namespace)
     yield agent
