@@ -188,7 +188,11 @@ class ApiServer:
         """See `Cluster`."""
         what = f"patch {_subject(resource, namespace, name)}"
         path = object_path(resource, namespace, name, subresource)
-        return self._write("PATCH", path, what, body, name=name, content_type=type)
+        outcome = self._write("PATCH", path, what, body, name=name, content_type=type)
+        if isinstance(outcome, Absent) and subresource and not self._discovery.has_subresource(resource, subresource):
+            # The 404 of a subresource that does not exist names the object, too.
+            return Failed(Doubt.REJECTED, f"cannot {what}: {label(resource)} have no subresource {subresource}")
+        return outcome
 
     def delete(
         self, resource: Resource, *, name: str, namespace: str = "", uid: str, resource_version: str

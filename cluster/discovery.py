@@ -71,6 +71,11 @@ class Discovery:
             return _unknown(resource, kinds)
         return Complete() if resource.plural in kinds else self._elsewhere(resource, missing=False)
 
+    def has_subresource(self, resource: Resource, subresource: str) -> bool:
+        """Whether the server is known to serve it."""
+        kinds = self._kinds_of(resource.group, resource.version)
+        return not isinstance(kinds, Refusal | NoAnswer) and f"{resource.plural}/{subresource}" in kinds
+
     def _elsewhere(self, resource: Resource, *, missing: bool) -> NotInstalled | Incomplete:
         """The kind is not served in our version (`missing`: nothing is); perhaps it is in another one."""
         groups = self._groups()

@@ -71,8 +71,7 @@ def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
         case "remove":
             return _remove(document, path)
         case "replace":
-            _at(document, path)
-            return _set(document, path, _operand(operation))
+            return _replace(document, path, _operand(operation))
         case "move":
             source = _pointer(operation, "from")
             if path[: len(source)] == source and path != source:
@@ -135,11 +134,16 @@ def _add(document: Any, path: Sequence[str], value: Any) -> Any:
     return document
 
 
-def _set(document: Any, path: Sequence[str], value: Any) -> Any:
+def _replace(document: Any, path: Sequence[str], value: Any) -> Any:
     if not path:
         return value
-    parent = _at(document, path[:-1])
-    parent[_key(parent, path[-1])] = value
+    match _at(document, path[:-1]):
+        case list() as parent:
+            parent[_index(path[-1], len(parent))] = value
+        case dict() as parent:
+            parent[path[-1]] = value  # there or not: the API server does not mind (seen on 1.35)
+        case _:
+            raise _MismatchError("its parent is no mapping or list")
     return document
 
 
@@ -147,13 +151,12 @@ def _remove(document: Any, path: Sequence[str]) -> Any:
     if not path:
         raise _MalformedError("the whole object cannot be removed")
     _at(document, path)
-    parent = _at(document, path[:-1])
-    del parent[_key(parent, path[-1])]
+    match _at(document, path[:-1]):
+        case list() as parent:
+            del parent[int(path[-1])]
+        case parent:
+            del parent[path[-1]]
     return document
-
-
-def _key(parent: Any, token: str) -> int | str:
-    return int(token) if isinstance(parent, list) else token
 
 
 def _test(document: Any, path: Sequence[str], expected: Any) -> None:

@@ -62,6 +62,8 @@ def updated(
         return Invalid("name and namespace cannot be changed")
     if any(wanted.get(key) != current.get(key) for key in ("apiVersion", "kind")):
         return Invalid("apiVersion and kind cannot be changed")
+    if before.get("resourceVersion") and not metadata.get("resourceVersion"):
+        return Invalid("metadata.resourceVersion must be specified for an update")
     difference = _difference(before, {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)})
     if difference:
         return Stale(difference)
@@ -85,7 +87,7 @@ def deleted(current: Object, *, uid: str, resource_version: str, now: str, versi
     if metadata.get("deletionTimestamp"):
         return Stored(current)
     mark = {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0, "resourceVersion": version}
-    return Stored(_with(current, {"metadata": _with(metadata, mark)}))
+    return Stored(_with(current, {"metadata": _with(metadata, mark | _next_generation(metadata))}))
 
 
 def _changed(current: Object, value: Object, version: str) -> Stored | Gone:
@@ -93,10 +95,12 @@ def _changed(current: Object, value: Object, version: str) -> Stored | Gone:
     terminating = metadata.get("deletionTimestamp") and not metadata.get("deletionGracePeriodSeconds")
     if terminating and not metadata.get("finalizers"):
         return Gone()
-    own = {"resourceVersion": version}
-    if value.get("spec") != current.get("spec"):
-        own["generation"] = metadata.get("generation", 1) + 1
-    return Stored(_with(value, {"metadata": _with(metadata, own)}))
+    generation = _next_generation(metadata) if value.get("spec") != current.get("spec") else {}
+    return Stored(_with(value, {"metadata": _with(metadata, {"resourceVersion": version} | generation)}))
+
+
+def _next_generation(metadata: Object) -> dict[str, Any]:
+    return {"generation": metadata["generation"] + 1} if "generation" in metadata else {}
 
 
 def _difference(metadata: Object, expected: Object) -> str:
