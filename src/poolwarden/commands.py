@@ -27,7 +27,7 @@ from poolwarden.gc.explain import explain
 from poolwarden.gc.guard import POOL_GUARDS
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.report import audit_report, audit_table, sweep_text
-from poolwarden.gc.sweep import Settings, Sweep, SweepReport
+from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
 from poolwarden.ipam.registry import BACKENDS
 
 if TYPE_CHECKING:
@@ -162,7 +162,10 @@ def _own_namespace() -> str:
 def _gc_files(options: argparse.Namespace, settings: Settings) -> int:
     cluster = _open_files(options)
     report = Sweep(cluster, settings, Event().wait).run()
-    return _finish(options, cluster, _problems(cluster, report.problems), print_sweep(report, settings))
+    problems = _problems(cluster, report.problems)
+    if cluster.problems:  # that no pod was read needs no further explanation then
+        problems = [problem for problem in problems if problem != NO_PODS]
+    return _finish(options, cluster, problems, print_sweep(report, settings))
 
 
 def print_sweep(report: SweepReport, settings: Settings) -> int:
