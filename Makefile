@@ -36,7 +36,7 @@ test: venv ## run all tests; those on a real API server need Go or KUBEBUILDER_A
 lint: venv ## check style, types and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	MYPYPATH=tests $(BIN)/mypy src tests/conftest.py tests/controlplane
+	MYPYPATH=tests $(BIN)/mypy src tests
 	$(BIN)/lint-imports
 
 controlplane: ## build etcd, kube-apiserver and so on for the tests (minutes at first, then cached)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from poolwarden.gc.schedule import Opener
 
 OK, FOUND, REFUSED = 0, 1, 1
+CRON_JITTER = 10
+"""Seconds: clusters of one fleet should not all sweep in the same second."""
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -141,6 +143,7 @@ def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
     if options.cron:
         try:
             trigger, interval = CronTrigger.from_crontab(options.cron, timezone=UTC), None
+            trigger.jitter = CRON_JITTER
         except ValueError as error:
             return _fail(f"--cron: {options.cron!r} is no schedule of five fields: {error}")
     else:

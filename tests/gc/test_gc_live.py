@@ -90,7 +90,7 @@ def run(agent: Agent, name: str, pool: str, address: str) -> Object:
 
 def workload(agent: Agent, kind: str, name: str, node: str, replicas: int) -> None:
     """A StatefulSet or Deployment whose pods run on a node."""
-    body = {
+    body: Object = {
         "apiVersion": "apps/v1",
         "kind": kind,
         "metadata": {"name": name},
