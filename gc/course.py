@@ -52,6 +52,7 @@ class Course:
         self.brake: Open | Acknowledged | Braked = Open()
         self.nodes_gone: tuple[NodeSince, ...] = status.nodes_gone
         self.nodes_silent: tuple[NodeSince, ...] = status.nodes_silent
+        self.by_hand = False
         self.superseded = False
         """Whether an operator has changed the guard since it was marked: then nothing more is written in this sweep."""
         self._released: list[Released] = []
@@ -68,6 +69,7 @@ class Course:
 
         Its entry is due at no time, so that a mark which outlives us is a first sighting to the next sweep.
         """
+        self.by_hand = True
         known = next((item for item in self.entries if item.record_digest == digest_of(finding)), None)
         entry = msgspec.structs.replace(known or sighted(finding, now), reason=finding.reason, due_at=None)
         self.entries = [*(item for item in self.entries if item.record_digest != entry.record_digest), entry]
@@ -106,8 +108,12 @@ class Course:
             self._gone.add(entry.record_digest)
 
     def status_now(self, now: datetime) -> GuardStatus:
-        """The status that this sweep leaves so far."""
+        """The status that this sweep leaves so far; by hand, all but the one record's entry stays as it was."""
         ledger = bounded((*self.entries, *self.vanished))
+        if self.by_hand:
+            both = merged_released(self.status.released, self._released)
+            self._released = []
+            return msgspec.structs.replace(self.status, ledger=ledger.entries, released=both, pool_uid=self.pool.uid)
         left = [finding for finding in self.findings if finding.record_digest not in self._gone]
         verdicts = [finding.verdict for finding in left]
         released, self._released = merged_released(self.status.released, self._released), []
@@ -167,10 +173,19 @@ class Course:
 
     def _spent_generation(self) -> int:
         """An acknowledgement is spent when Braked clears; the next one needs a new spec generation."""
-        was = any(item.type == "Braked" and item.status == "True" for item in self.before.conditions)
-        if was and isinstance(self.brake, Open) and self.policy.acknowledged_leaks and self.guard is not None:
+        cleared = self._was_braked and isinstance(self.brake, Open) and not self._in_doubt
+        if cleared and self.policy.acknowledged_leaks and self.guard is not None:
             return self.guard.metadata.generation
         return self.status.spent_generation
+
+    @property
+    def _was_braked(self) -> bool:
+        return any(item.type == "Braked" and item.status == "True" for item in self.before.conditions)
+
+    @property
+    def _in_doubt(self) -> bool:
+        """Whether this sweep's findings lack evidence: then fewer candidates are no sign of fewer leaks."""
+        return isinstance(self.pool.records, RecordsUnreadable) or bool(doubts_of(self.findings))
 
     def _conditions(self, now: datetime) -> tuple[GuardCondition, ...]:
         generation = self.guard.metadata.generation if self.guard is not None else 0
@@ -197,19 +212,26 @@ class Course:
                 ("Braked", braked, reason, why),
             )
         ]
+        if self._was_braked and self._in_doubt and isinstance(self.brake, Open):
+            fresh = [item for item in fresh if item.type != "Braked"]
         names = {item.type for item in fresh}
         return (*fresh, *(item for item in old if item.type not in names))
 
 
-def plan(judged: Judged, pool: Pool, findings: list[Finding], ceiling: Ceiling) -> Course:
-    """The course of one pool. A pool that is Off, or whose records cannot be read, keeps its ledger as it is."""
+def course_of(judged: Judged, pool: Pool, findings: list[Finding]) -> Course:
+    """A pool's course before this sweep's findings are counted."""
     guard = judged.guards.by_pool.get(pool.ref)
     ours = guard is not None and guard.status.pool_uid in {"", pool.uid}
     status = guard.status if guard is not None and ours else GuardStatus()
     if guard is not None and not ours:
         # An acknowledgement was given for the leaks of the pool that is gone.
         status = GuardStatus(spent_generation=guard.metadata.generation)
-    course = Course(pool, judged.guards.policies.of(pool.ref), guard, status, findings)
+    return Course(pool, judged.guards.policies.of(pool.ref), guard, status, findings)
+
+
+def plan(judged: Judged, pool: Pool, findings: list[Finding], ceiling: Ceiling) -> Course:
+    """The course of one pool. A pool that is Off, or whose records cannot be read, keeps its ledger as it is."""
+    course = course_of(judged, pool, findings)
     if not course.off and not isinstance(pool.records, RecordsUnreadable):
         course.advance(judged, ceiling)
     return course

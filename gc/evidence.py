@@ -493,6 +493,9 @@ class Evidence:
         coverage = self.snapshot.nodes.coverage
         if not covers(coverage, ""):
             return need(NODES, "", coverage)
+        unread = [item.name for item in self.snapshot.nodes.unreadable if not item.raw and node in {"", item.name}]
+        if unread:
+            return Need(NODES, "", f"node {unread[0]} could not be read", "")
         grace = timedelta(seconds=gone_grace)
         return self._known_node(pool, node, grace) if node else self._any_node(pool, first_seen, grace)
 

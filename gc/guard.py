@@ -1,7 +1,6 @@
 """PoolGuard: an operator's settings for one pool, and gc's memory of it (`poolguards.poolwarden.dev/v1alpha1`)."""
 
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
@@ -9,14 +8,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from poolwarden.cluster.interface import Listing
+from poolwarden.cluster.interface import Listing, Partial
 from poolwarden.gc.ledger import Entry, LedgerOwner, Phase
 from poolwarden.gc.policy import Mode, Policies, Policy, Retention, RetentionRule
 from poolwarden.gc.snapshot import Memory, RecordKey, Snapshot, covers
 from poolwarden.gc.states import States, Uncounted
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Metadata, Timestamp
-from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.pool import PoolRef, RecordsUnreadable
 from poolwarden.ipam.ranges import RangeError, address_set, parse_range
 from poolwarden.ipam.verdict import Reason
 
@@ -253,10 +252,18 @@ class Recollection(Struct, frozen=True):
     vanished: Mapping[str, datetime] = {}
 
 
-def recollect(before: Recollection, snapshot: Snapshot, waited_for: AbstractSet[str], now: datetime) -> Recollection:
-    """What to remember after a sweep: its pods and nodes, and of earlier pods those whose UIDs are waited for."""
-    graces = {uid: grace for uid, grace in before.graces.items() if uid in waited_for}
-    node_of = {uid: node for uid, node in before.node_of.items() if uid in waited_for}
+def recollect(before: Recollection, snapshot: Snapshot, now: datetime) -> Recollection:
+    """What to remember after a sweep: its pods and nodes, and of earlier pods those that a record still names.
+
+    Nothing is forgotten for what could not be read.
+    """
+    pools = [pool for inventory in snapshot.inventories for pool in inventory.pools]
+    named = {record.uid for pool in pools for record in pool.readable_records}
+    all_read = not any(isinstance(pool.records, RecordsUnreadable) for pool in pools) and all(
+        covers(coverage, "") or isinstance(coverage, Partial) for coverage in snapshot.coverage.values()
+    )
+    graces = {uid: grace for uid, grace in before.graces.items() if uid in named or not all_read}
+    node_of = {uid: node for uid, node in before.node_of.items() if uid in named or not all_read}
     for pod in snapshot.pods.items:
         graces[pod.metadata.uid] = pod.grace
         if pod.spec.node_name:
@@ -276,7 +283,7 @@ def remember(guards: Guards, snapshot: Snapshot, before: Recollection, now: date
     """
     uids = {pool.ref: pool.uid for inventory in snapshot.inventories for pool in inventory.pools}
     there = {node.metadata.name: node for node in snapshot.nodes.items}
-    known = recollect(before, snapshot, before.graces.keys(), now)
+    known = recollect(before, snapshot, now)
     first_seen: dict[RecordKey, datetime] = {}
     absent_since: dict[RecordKey, datetime] = {}
     nodes: dict[RecordKey, str] = {}

@@ -90,7 +90,12 @@ def advance(old: Sequence[Entry], findings: Iterable[Finding], policy: Policy, n
         told = previous is not None and previous.phase is not Phase.RETAINED and previous.reason == entry.reason
         if finding.verdict is Verdict.LEAKED and not told:
             detected.append(finding)
-    return Advance(bounded(entries.values()), tuple(detected))
+    ledger = bounded(entries.values())
+    if len(before) >= MOST_ENTRIES:
+        # What has no place in a full ledger would be news in every sweep.
+        kept = {entry.record_digest for entry in ledger.entries}
+        detected = [finding for finding in detected if digest_of(finding) in kept]
+    return Advance(ledger, tuple(detected))
 
 
 def later(time: datetime, seconds: int) -> datetime:

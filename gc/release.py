@@ -169,7 +169,7 @@ class Releaser:
 
     def _read(self, ref: PoolRef, entries: Sequence[Entry], beside: Sequence[PoolRef]) -> _Live | _Attempt:
         found = self.live.pool(ref)
-        if isinstance(found, Absent):
+        if isinstance(found, Absent) or (isinstance(found, Found) and self._another(ref, found.raw)):
             return _Attempt(tuple(Result(entry, Outcome.GONE, "the pool is gone") for entry in entries))
         others = [self.live.pool(other) for other in beside]
         unread = [read.message for read in (found, *others) if isinstance(read, Unread)]
@@ -187,6 +187,11 @@ class Releaser:
         same = [record for each in inventory.pools for record in each.readable_records if record.address in addresses]
         nodes = {entry.node for entry in entries}
         return _Live(ref, found.raw, records, self.live.snapshot(inventory, _owner_keys(same), nodes, aside))
+
+    def _another(self, ref: PoolRef, raw: bytes) -> bool:
+        """Whether a pool was deleted and made anew since it was judged: its records were not."""
+        judged = (pool for inventory in self.live.nominated_by.inventories for pool in inventory.pools)
+        return all(pool.uid != self.live.decoded_pool(raw).uid for pool in judged if pool.ref == ref)
 
     def _aside(self) -> dict[Kind, Listing[Any]]:
         return {
@@ -305,7 +310,7 @@ class Releaser:
         found = self.live.pool(ref)
         if isinstance(found, Unread):
             return {record.digest: _Unclear(found.message) for _, record in gone}
-        if isinstance(found, Absent):
+        if isinstance(found, Absent) or self._another(ref, found.raw):
             return {record.digest: _StaysOut() for _, record in gone}
         pool = self.live.decoded_pool(found.raw)
         if isinstance(pool.records, RecordsUnreadable):
@@ -329,7 +334,7 @@ class Releaser:
                 # Their owner lives anyway; what would need the record is a NIC or an endpoint that has the address.
                 used = evidence.shown.get(address) or evidence.listed.get(address)
                 fates[record.digest] = _ComesBack(f"{address} is in use") if used else _StaysOut()
-            elif finding.verdict is Verdict.LEAKED or (self._stale(entry) and finding.verdict is not Verdict.IN_USE):
+            elif finding.action is Action.RELEASE or (self._stale(entry) and finding.verdict is not Verdict.IN_USE):
                 fates[record.digest] = _StaysOut()
             else:
                 fates[record.digest] = _ComesBack(finding.message)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from poolwarden.cluster.interface import Absent, Cluster, Deleted, Found, Unread, WriteOutcome, Written
 from poolwarden.gc.brakes import Braked
-from poolwarden.gc.course import Course, conflict_line, plan
+from poolwarden.gc.course import Course, conflict_line, course_of, plan
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, PoolReport, by_pool, examine, pool_reports, pools_of
 from poolwarden.gc.guard import (
@@ -121,8 +121,7 @@ class Sweep:
             self.problems.append(NO_PODS)
         for course in courses:
             self._tell_news(course)
-        waited_for = {entry.owner.uid for course in courses for entry in course.entries if entry.owner is not None}
-        self.recollection = recollect(self.recollection, judged.snapshot, waited_for, judged.at)
+        self.recollection = recollect(self.recollection, judged.snapshot, judged.at)
         return SweepReport(
             judged.at,
             pool_reports(judged, {course.pool.ref: bounded(course.entries) for course in courses}),
@@ -136,8 +135,7 @@ class Sweep:
     def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> Result | NotReleased:
         """Release one judged record now, by hand: marked, condemned by live reads, verified and written down like any."""
         self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
-        course = plan(judged, pool, by_pool(judged.findings)[pool.ref], Ceiling.OBSERVE)
-        course.vanished = []  # another record's unfinished business is gc's
+        course = course_of(judged, pool, by_pool(judged.findings)[pool.ref])
         course.take(finding, judged.at)
         self._mark([course])
         self._act(judged, [course])
