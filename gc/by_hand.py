@@ -7,16 +7,17 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from poolwarden.cluster.interface import Cluster, Written
-from poolwarden.gc.brakes import Braked, brake
+from poolwarden.cluster.interface import Cluster, Doubt, Incomplete, Written
+from poolwarden.gc.brakes import Braked
+from poolwarden.gc.course import brake_of
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, by_pool, examine, pools_of
 from poolwarden.gc.guard import POOL_GUARDS, PoolGuard, Released, status_change
 from poolwarden.gc.live import LiveReads
+from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.policy import Policy
 from poolwarden.gc.release import Outcome, restore
 from poolwarden.gc.repair import NotDone
-from poolwarden.gc.snapshot import covers
 from poolwarden.gc.sweep import NO_PODS, NotReleased, Settings, Sweep
 from poolwarden.ipam.inventory import Backend
 from poolwarden.ipam.pool import Pool, Record
@@ -39,9 +40,10 @@ class Guard(StrEnum):
 
 
 class Did(Struct, frozen=True, tag=True):
-    """It was done."""
+    """It was done; `notices` are for Events."""
 
     message: str
+    notices: tuple[Notice, ...] = ()
 
 
 class Refused(Struct, frozen=True, tag=True):
@@ -91,9 +93,7 @@ def propose(
     policy = judged.guards.policies.of(pool.ref)
     if not policy.most_releases(pool.ranges.size):
         return Refused(Guard.CAP, "its PoolGuard says maxReleasesPerSweep: 0")
-    guard = judged.guards.by_pool.get(pool.ref)
-    generation, spent = (guard.metadata.generation, guard.status.spent_generation) if guard else (0, 0)
-    state = brake(findings, policy, generation, spent)
+    state = brake_of(judged, pool, findings)
     return Refused(Guard.BRAKE, state.why) if isinstance(state, Braked) else Proposal(judged, pool, finding)
 
 
@@ -105,7 +105,7 @@ def release_by_hand(cluster: Cluster, default: Policy, proposal: Proposal, wait:
         return CouldNot(fate.why)
     match fate.outcome:
         case Outcome.RELEASED:
-            return Did(f"{proposal.finding.address} released from {proposal.pool.ref.name}")
+            return Did(f"{proposal.finding.address} released from {proposal.pool.ref.name}", tuple(sweep.notices))
         case Outcome.FAILED | Outcome.DEFERRED | Outcome.UNVERIFIED:
             return CouldNot(fate.message)
         case Outcome.KEPT | Outcome.GONE | Outcome.RESTORED:
@@ -124,9 +124,11 @@ def restore_by_hand(cluster: Cluster, default: Policy, address: str, pool_name: 
         return Refused(Guard.HISTORY, f"gc has released no record of {address} in {pool_name} that is not back already")
     if guard.status.pool_uid != pool.uid:
         return Refused(Guard.HISTORY, f"{address} was released from an earlier pool named {pool_name}")
-    if not covers(judged.snapshot.pods.coverage, past[-1].owner.namespace if past[-1].owner else ""):
-        return CouldNot("whether the address is in use is not known, since not all pods could be read")
     backend = BACKENDS[pool.ref.ipam]
+    namespace = past[-1].owner.namespace if past[-1].owner else ""
+    unread = _unread(judged, backend, namespace)
+    if unread:
+        return CouldNot(f"whether {address} is in use is not known: {unread}")
     users = next(_users(judged, backend, pool, address, past[-1]), "")
     if users:
         return Refused(Guard.IN_USE, users)
@@ -134,7 +136,11 @@ def restore_by_hand(cluster: Cluster, default: Policy, address: str, pool_name: 
     if isinstance(done, NotDone):
         return CouldNot(done.why)
     digest = backend.record(address, past[-1].record.encode()).digest
-    return _note_restored(cluster, guard, past[-1], digest, cluster.now().replace(microsecond=0))
+    noted = _note_restored(cluster, guard, past[-1], digest, cluster.now().replace(microsecond=0))
+    if not isinstance(noted, Did):
+        return noted
+    notice = Notice(pool.ref, pool.uid, NoticeReason.ADDRESS_RESTORED, f"{noted.message}, by hand")
+    return Did(noted.message, (notice,))
 
 
 def _note_restored(cluster: Cluster, guard: PoolGuard, item: Released, digest: str, now: datetime) -> ByHand:
@@ -143,10 +149,19 @@ def _note_restored(cluster: Cluster, guard: PoolGuard, item: Released, digest: s
     released = tuple(back if entry == item else entry for entry in guard.status.released)
     body = status_change(guard, msgspec.structs.replace(guard.status, released=released))
     outcome = cluster.patch(POOL_GUARDS, body, name=guard.metadata.name, subresource="status")
-    done = f"{item.address} is recorded for {item.record} again"
+    owner = f"{item.owner.namespace}/{item.owner.name} (UID {item.owner.uid})" if item.owner else item.record
+    done = f"{item.address} is recorded for {owner} again"
     if isinstance(outcome, Written):
         return Did(done)
     return CouldNot(f"{done}, but its PoolGuard could not be told, so gc will judge it as any other record")
+
+
+def _unread(judged: Judged, backend: Backend, namespace: str) -> str:
+    """What could not be read of all that may show, list or record an address; "" if nothing."""
+    needs = Evidence(judged.snapshot, backend, judged.at).needs_for_release(namespace)
+    machines = (judged.snapshot.machines.coverage, judged.snapshot.machine_instances.coverage)
+    refused = [c.message for c in machines if isinstance(c, Incomplete) and c.doubt is not Doubt.NOT_GIVEN]
+    return next(iter([*(need.message for need in needs), *refused]), "")
 
 
 def _users(judged: Judged, backend: Backend, pool: Pool, address: str, item: Released) -> Iterator[str]:
@@ -161,9 +176,9 @@ def _users(judged: Judged, backend: Backend, pool: Pool, address: str, item: Rel
     for shower in evidence.shown.get(address, ()):
         if not (owner and shower.uid == owner) and not evidence.apart(shower, pool.ref):
             yield f"{shower.who} shows {address}"
-    for uid, holder in evidence.listed.get(address, ()):
-        if not uid or uid != owner:
-            yield f"the endpoint of {holder} lists {address}"
+    for listed in evidence.listed.get(address, ()):
+        if (not listed.uid or listed.uid != owner) and not evidence.lists_apart(listed, pool.ref):
+            yield f"the endpoint of {listed.who} lists {address}"
 
 
 def _pool(judged: Judged, name: str) -> Pool | Refused | CouldNot:

@@ -25,8 +25,8 @@ from poolwarden.gc.states import count
 from poolwarden.ipam.pool import Pool, RecordsUnreadable
 from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
 
-LONGEST_TOLD = 20
-"""Conflicts that the condition Conflicted names; more are counted."""
+LONGEST_TOLD = 100
+"""Conflicts that the condition Conflicted names, and that Events tell; more are counted."""
 
 
 class Course:
@@ -145,18 +145,18 @@ class Course:
         self.vanished = _vanished(self.entries, self.findings)
         self.entries = list(step.ledger.entries)
         self._omitted = step.ledger.omitted
-        self.detected = step.detected
+        held = judged.snapshot.memory.held  # what an operator put back is no news to anybody
+        self.detected = tuple(f for f in step.detected if (self.pool.ref, f.record_digest) not in held)
         self._wait_for_nodes(judged)
-        generation = self.guard.metadata.generation if self.guard is not None else 0
-        self.brake = brake(self.findings, self.policy, generation, self.status.spent_generation)
+        self.brake = brake_of(judged, self.pool, self.findings)
         if self.policy.may_release(ceiling) and not isinstance(self.brake, Braked):
             self.due = due(self.entries, self.findings, now)
 
     def _wait_for_nodes(self, judged: Judged) -> None:
         """Remember the nodes that records wait for, or may have to: absent ones, and those that are not Ready."""
         nodes = judged.snapshot.nodes
-        if not covers(nodes.coverage, ""):
-            return
+        if not covers(nodes.coverage, "") or doubts_of(self.findings):
+            return  # what is remembered stays until a sweep without doubt can tell
         ref, memory, now = self.pool.ref, judged.snapshot.memory, judged.at.replace(microsecond=0)
         there = {node.metadata.name: node for node in nodes.items}
         unreadable = {item.name for item in nodes.unreadable}
@@ -167,6 +167,7 @@ class Course:
         self.nodes_gone = tuple(map(NodeSince, absent, gone))
         # Where it is not known where an owner ran, each silent node counts, fenced or not: a taint may be taken off.
         lost = any(_left_behind(finding) and not finding.node for finding in self.findings)
+        lost |= any(not entry.node for entry in self.entries)
         silent = sorted(name for name, node in there.items() if not node.ready) if lost else []
         since = (memory.nodes_silent.get((ref, name)) or there[name].not_ready_since or now for name in silent)
         self.nodes_silent = tuple(map(NodeSince, silent, since))
@@ -184,8 +185,13 @@ class Course:
 
     @property
     def _in_doubt(self) -> bool:
-        """Whether this sweep's findings lack evidence: then fewer candidates are no sign of fewer leaks."""
-        return isinstance(self.pool.records, RecordsUnreadable) or bool(doubts_of(self.findings))
+        """Whether the records in doubt could close the brake: then fewer candidates are no sign of fewer leaks."""
+        records = [finding for finding in self.findings if finding.record_digest]
+        doubtful = sum(finding.reason is Reason.EVIDENCE_INCOMPLETE for finding in records)
+        candidates = sum(finding.action is Action.RELEASE for finding in records)
+        return isinstance(self.pool.records, RecordsUnreadable) or (
+            doubtful > 0 and (candidates + doubtful) * 2 > len(records)
+        )
 
     def _conditions(self, now: datetime) -> tuple[GuardCondition, ...]:
         generation = self.guard.metadata.generation if self.guard is not None else 0
@@ -237,6 +243,16 @@ def plan(judged: Judged, pool: Pool, findings: list[Finding], ceiling: Ceiling) 
     return course
 
 
+def brake_of(judged: Judged, pool: Pool, findings: Iterable[Finding]) -> Open | Acknowledged | Braked:
+    """Whether too much seems leaked in a pool, by its findings."""
+    guard = judged.guards.by_pool.get(pool.ref)
+    generation = guard.metadata.generation if guard is not None else 0
+    spent = guard.status.spent_generation if guard is not None else 0
+    if guard is not None and guard.status.pool_uid not in {"", pool.uid}:
+        spent = generation  # it was given for the leaks of the pool that is gone
+    return brake(findings, judged.guards.policies.of(pool.ref), generation, spent)
+
+
 def told_conflicts(findings: Iterable[Finding]) -> str:
     """The conflicts as the condition Conflicted tells them, a line each; "" if there are none."""
     lines = [conflict_line(finding) for finding in findings if finding.verdict is Verdict.CONFLICT]
@@ -244,9 +260,14 @@ def told_conflicts(findings: Iterable[Finding]) -> str:
     return "\n".join((*lines[:LONGEST_TOLD], *more))
 
 
+def conflicts_told(findings: Iterable[Finding]) -> list[Finding]:
+    """Those conflicts that the condition has room for: what it cannot remember would be news in every sweep."""
+    return [finding for finding in findings if finding.verdict is Verdict.CONFLICT][:LONGEST_TOLD]
+
+
 def conflict_line(finding: Finding) -> str:
     """One conflict, in a line."""
-    return f"{finding.reason}: {finding.message}"
+    return " ".join(f"{finding.reason}: {finding.message}".split())
 
 
 def doubts_of(findings: Iterable[Finding]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+import structlog
 import yaml
 from msgspec import Struct
 
@@ -12,6 +13,8 @@ from poolwarden.gc.guard import POOL_GUARDS, PoolGuard
 from poolwarden.gc.pacing import Backoff, tries
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Metadata
+
+log = structlog.get_logger()
 
 DEFINITIONS = Kind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -45,6 +48,7 @@ def ensure_definition(cluster: Cluster, wait: Callable[[float], bool], forget: C
             return Unready(f"whether PoolGuards are defined is not known: {message}")
         case Absent():
             outcome = cluster.create(DEFINITIONS, _definition())
+            log.info("defining", definition=f"{POOL_GUARDS.plural}.{POOL_GUARDS.group}", outcome=type(outcome).__name__)
             if not isinstance(outcome, Written | Outdated):
                 message = outcome.message if isinstance(outcome, Failed) else "refused"
                 return Unready(f"PoolGuards are not defined here and could not be: {message}; apply manifests/crd")

@@ -17,7 +17,7 @@ from poolwarden.gc.policy import Mode, Policies
 from poolwarden.gc.snapshot import covers
 from poolwarden.ipam.endpoint import Endpoint, EndpointItem
 from poolwarden.ipam.objects import Pod
-from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
+from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable, UnparsedOwner
 from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Reason, Verdict
 
 SETTLED = timedelta(seconds=60)
@@ -65,9 +65,12 @@ class _Endpoints:
         self.policies = policies
         self.pools = {pool.ref.name: pool for pool in evidence.pools}
         self.records_by_uid: Counter[str] = Counter()
+        self.invalid: set[str] = set()
         for pool in evidence.pools:
             for record in pool.readable_records:
                 self.records_by_uid[record.uid] += 1
+                if isinstance(record.owner, UnparsedOwner) and record.address is not None:
+                    self.invalid.add(record.address)
         snapshot = evidence.snapshot
         kind = evidence.backend.pool_kind
         self.pools_known = (
@@ -106,6 +109,8 @@ class _Endpoints:
             return
         if self.records_by_uid[endpoint.owner_uid] or endpoint.owner_uid in evidence.pods_by_uid:
             return
+        if any(item.address in self.invalid for item in endpoint.addresses):
+            return
         if endpoint.owner_kind == "Node" or not isinstance(evidence.entitlement(*endpoint.key), NotEntitled):
             return
         message = f"endpoint {_name(endpoint)} (UID {endpoint.owner_uid}) has neither pod nor record"
@@ -114,29 +119,39 @@ class _Endpoints:
     def _removable(self, endpoint: Endpoint) -> bool:
         """Whether nothing can need the endpoint: its pod is gone, its node vouches, no record and no NIC goes with it.
 
-        It is an object of each pool that it lists, so each of their policies must allow it.
+        Each pool that it draws from must allow it.
         """
         evidence = self.evidence
         if not endpoint.owner_uid or endpoint.owner_uid in evidence.pods_by_uid or not self.pools_known:
             return False
         if self.records_by_uid[endpoint.owner_uid] or endpoint.items_unread:
             return False
+        if any(item.address in self.invalid for item in endpoint.addresses):
+            return False  # recorded for nobody that can be told: it may be this endpoint's
         if not covers(evidence.snapshot.pods.coverage, endpoint.namespace):
             return False
         if any(evidence.shown.get(item.address) for item in endpoint.addresses):
             return False
-        refs = {self.pools[item.pool].ref for item in endpoint.addresses if item.pool in self.pools}
-        return all(self._allows_removal(ref, endpoint) for ref in refs)
+        return self._writable(endpoint) and all(self._node_vouches(ref, endpoint) for ref in self._refs(endpoint))
 
-    def _allows_removal(self, ref: PoolRef, endpoint: Endpoint) -> bool:
-        policy = self.policies.of(ref)
-        if policy.mode in {Mode.OFF, Mode.OBSERVE} or endpoint.namespace in policy.ignore_namespaces:
-            return False
-        if any(item.address in policy.keep for item in endpoint.addresses):
-            return False
+    def _refs(self, endpoint: Endpoint) -> set[PoolRef]:
+        """The pools that an endpoint draws from: it is an object of each of them."""
+        return {self.pools[item.pool].ref for item in endpoint.addresses if item.pool in self.pools}
+
+    def _writable(self, endpoint: Endpoint) -> bool:
+        """Whether the policy of every pool that an endpoint draws from lets it be written."""
+        policies = [self.policies.of(ref) for ref in self._refs(endpoint)]
+        return not any(
+            policy.mode in {Mode.OFF, Mode.OBSERVE}
+            or endpoint.namespace in policy.ignore_namespaces
+            or any(item.address in policy.keep for item in endpoint.addresses)
+            for policy in policies
+        )
+
+    def _node_vouches(self, ref: PoolRef, endpoint: Endpoint) -> bool:
+        policy, evidence = self.policies.of(ref), self.evidence
         if not policy.node_evidence_required:
             return True
-        evidence = self.evidence
         good = evidence.node_evidence(ref, endpoint.node, evidence.now, policy.node_gone_grace)
         return isinstance(good, NodeGood)
 
@@ -145,7 +160,8 @@ class _Endpoints:
     def _own(self, endpoint: Endpoint, pod: Pod) -> Iterator[Finding]:
         nics = self.evidence.nics(pod)
         proven = pod.running_and_ready and isinstance(nics, CompleteStatus)
-        editable = proven and isinstance(self.evidence.entitlement(*endpoint.key), NotEntitled)
+        free = isinstance(self.evidence.entitlement(*endpoint.key), NotEntitled)
+        editable = proven and free and self._writable(endpoint)
         shown = shown_by_nic(nics)
         yield from self._duplicated(endpoint, pod, shown, editable=editable)
         yield from self._unnamed(endpoint, pod, shown, proven=proven, editable=editable)
@@ -159,9 +175,11 @@ class _Endpoints:
                 continue
             right = _right_item(items, shown, name)
             message = f"endpoint {_name(endpoint)} names {name} {len(items)} times; {uid_text(pod)} has one such NIC"
-            wrong = next((item for item in items if item not in right), items[-1])
+            wrong = [item for item in items if item not in right]
+            used = any(self.evidence.shown.get(listed.address) for item in wrong for listed in item.addresses)
+            repair = editable and bool(right) and not used
             yield self._finding(
-                endpoint, Reason.INTERFACE_DUPLICATED, message, repair=editable and bool(right), item=wrong
+                endpoint, Reason.INTERFACE_DUPLICATED, message, repair=repair, item=wrong[0] if wrong else items[-1]
             )
 
     def _unnamed(

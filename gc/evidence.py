@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import cached_property
 
 from msgspec import Struct
@@ -31,7 +32,7 @@ from poolwarden.ipam.network import (
     parse_plumbing,
 )
 from poolwarden.ipam.objects import Machine, Node, Pod, StatefulSet
-from poolwarden.ipam.pool import Pool, PoolRef, Record
+from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record
 from poolwarden.ipam.verdict import Need
 
 UNKNOWN_NODE_WINDOW = timedelta(minutes=5)
@@ -58,6 +59,14 @@ class Shower(Struct, frozen=True, gc=False):
     interface: str
     network: str
     live: bool
+
+
+class Listed(Struct, frozen=True, order=True, gc=False):
+    """An endpoint that lists an address: its owner's UID ("" if it cannot be read), its name for messages, its pool."""
+
+    uid: str
+    who: str
+    pool: str
 
 
 class CompleteStatus(Struct, frozen=True, tag=True):
@@ -189,23 +198,46 @@ class Evidence:
             return addresses_in(text)
 
     @cached_property
-    def listed(self) -> dict[str, list[tuple[str, str]]]:
-        """Endpoints by the addresses that they list, as (owner's UID, how a message names it).
+    def listed(self) -> dict[str, list[Listed]]:
+        """Who lists an address: what an endpoint lists, a later ADD may be answered with, without a write to any pool.
 
-        What an endpoint lists, a later ADD may be answered with, without a write that any pool would show. Of one that
-        cannot be decoded, every address in its text counts; its owner's UID is then "".
+        Of an endpoint that cannot be decoded, every address in its text counts.
         """
-        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        found: dict[str, list[Listed]] = defaultdict(list)
         for endpoint in self.endpoints.values():
+            if self._deleted_by_cni(endpoint):
+                continue
             who = f"{endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid})"
             for item in endpoint.addresses:
-                found[item.address].append((endpoint.owner_uid, who))
+                found[item.address].append(Listed(endpoint.owner_uid, who, item.pool))
         for broken in self.snapshot.unreadable.get(self.backend.endpoint_kind, ()):
             for address in addresses_in(broken.raw.decode("utf-8", "replace")):
-                found[address].append(("", f"{broken.namespace}/{broken.name} (unreadable)"))
+                found[address].append(Listed("", f"{broken.namespace}/{broken.name} (unreadable)", ""))
         for holders in found.values():
             holders.sort()
         return found
+
+    def lists_apart(self, listed: Listed, pool: PoolRef) -> bool:
+        """Whether an endpoint has the address from another pool, on a network proven to be apart."""
+        other = next((known.ref for known in self.pools if known.ref.name == listed.pool), pool)
+        return other != pool and self.networks_apart(pool, other)
+
+    @cached_property
+    def _recorded(self) -> frozenset[str | Key]:
+        """The UIDs of all records; of records without one, namespace and name."""
+        records = [record for pool in self.pools for record in pool.readable_records]
+        keys = (
+            (record.owner.namespace, record.owner.name)
+            for record in records
+            if not record.uid and isinstance(record.owner, ClaimedOwner)
+        )
+        return frozenset((*(record.uid for record in records if record.uid), *keys))
+
+    def _deleted_by_cni(self, endpoint: Endpoint) -> bool:
+        """Whether an endpoint is what a DEL leaves while the pod object stays: no finalizer, no record, a pod that ended."""
+        pod = self.pods_by_uid.get(endpoint.owner_uid)
+        ended = pod is not None and (pod.terminal or pod.metadata.deletion_timestamp is not None)
+        return ended and not endpoint.finalizers and not self._recorded & {endpoint.owner_uid, endpoint.key}
 
     def endpoint_of(self, pod: Pod) -> Endpoint | None:
         """The endpoint written for a pod: under its own name, or its virtual machine's; None if there is none of its UID."""
@@ -287,9 +319,11 @@ class Evidence:
 
     def _masters_of(self, pool: Pool) -> Iterator[str]:
         for network in pool.networks:
-            yield self.plumbing(network).master
+            # Without a namespace it is one of the IPAM's own, whichever that is: any of that name may be meant.
+            same = [name for name in self._plumbing if name == network or name.endswith(f"/{network}")]
+            yield from (self.plumbing(name).master for name in same or [network])
         for plumbing in self._plumbing.values():
-            if plumbing.ipams & self.backend.ipam_types and pool.ref.name in plumbing.pools:
+            if plumbing.ipams & self.backend.ipam_types and _names(plumbing.pools, pool.ref.name):
                 yield plumbing.master
         for record in pool.readable_records:
             for shower in self.shown.get(record.address or "", ()):
@@ -297,15 +331,34 @@ class Evidence:
                     yield self.plumbing(shower.network).master
 
     def apart(self, shower: Shower, pool: PoolRef) -> bool:
-        """Whether the attachment is proven to lie on another network than the pool: another master than every one's."""
-        master = self.plumbing(shower.network).master
+        """Whether the attachment is proven to lie on another network than the pool: another master than every one's.
+
+        Nothing is proven of a pod that asks for the pool by its annotations, or while not all NADs are known.
+        """
+        plumbing = self.plumbing(shower.network)
         known = self.masters.get(pool, frozenset())
-        return bool(master) and bool(known) and "" not in known and master not in known
+        if not self._all_attachments_known or not plumbing.master or not known or "" in known:
+            return False
+        notes = shower.pod.annotations if shower.pod is not None else None
+        if notes is not None and any(pool.name in (text or "") for text in (notes.ippools, notes.ippool)):
+            return False
+        return plumbing.master not in known
+
+    @cached_property
+    def _all_attachments_known(self) -> bool:
+        listing = self.snapshot.attachments
+        return not isinstance(listing.coverage, Incomplete) and not listing.unreadable
 
     def networks_apart(self, one: PoolRef, other: PoolRef) -> bool:
         """Whether two pools are proven to lie on different networks."""
         ours, theirs = self.masters.get(one, frozenset()), self.masters.get(other, frozenset())
-        return bool(ours) and bool(theirs) and "" not in ours | theirs and not ours & theirs
+        return (
+            self._all_attachments_known
+            and bool(ours)
+            and bool(theirs)
+            and "" not in ours | theirs
+            and not ours & theirs
+        )
 
     # --- a pod's NICs ---------------------------------------------------------------------------------------------
 
@@ -574,6 +627,11 @@ class Evidence:
         """Addresses that stand in pools which cannot be decoded, by the name of such a pool."""
         broken = self.snapshot.unreadable.get(self.backend.pool_kind, ())
         return {a: item.name for item in broken for a in addresses_in(item.raw.decode("utf-8", "replace"))}
+
+
+def _names(patterns: Iterable[str], pool: str) -> bool:
+    """Whether one of these names, which may hold shell wildcards, is the pool's."""
+    return any(fnmatchcase(pool, pattern) for pattern in patterns)
 
 
 def split_ordinal(name: str) -> tuple[str, int | None]:

@@ -80,8 +80,23 @@ def examine(
             pass
     absent = [name for name in ipams if BACKENDS[name] not in backends]
     problems += [f"{name}: its custom resources are not installed here" for name in absent]
+    if not any(pools_of(snapshot)) and not problems:
+        problems.append(_nothing_checked(chosen, backends, snapshot))
     problems += needs_of(findings)
     return Judged(at, guards, backends, snapshot, tuple(findings), tuple(dict.fromkeys(problems)))
+
+
+def _nothing_checked(chosen: Sequence[Backend], backends: Sequence[Backend], snapshot: Snapshot) -> str:
+    """Why there is not one pool: none was given, none is there, or no IPAM that we know is."""
+    if not backends:
+        return f"no IPAM that poolwarden knows is installed here (looked for: {', '.join(b.name for b in chosen)})"
+    for backend in backends:
+        match snapshot.coverage[backend.pool_kind]:
+            case Incomplete(message=message, command=command):
+                return f"nothing was checked: {message}" + (f"; complete it with: {command}" if command else "")
+            case _:
+                pass
+    return f"nothing was checked: there is not one pool of {', '.join(backend.name for backend in backends)}"
 
 
 def needs_of(findings: Iterable[Finding]) -> list[str]:

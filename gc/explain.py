@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from poolwarden.gc.brakes import Braked
+from poolwarden.gc.course import brake_of
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, kept_ledgers
-from poolwarden.gc.ledger import Entry, Ledger, Phase
+from poolwarden.gc.ledger import Entry, Ledger, Phase, digest_of
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.ipam.pool import Pool, Record
 from poolwarden.ipam.verdict import Action, Finding, Verdict
@@ -52,7 +54,15 @@ def _story(
     for entry in ledger.entries:
         if entry.address == address:
             yield f"  ledger    {entry.phase}, first seen {entry.first_seen:%Y-%m-%dT%H:%M:%SZ}"
-    yield f"  next      {_next(findings, [e for e in ledger.entries if e.address == address], policy, judged.at)}"
+    entries = [entry for entry in ledger.entries if entry.address == address]
+    for wanted in [finding for finding in findings if finding.action is not Action.NONE]:
+        mine = [entry for entry in entries if entry.record_digest == digest_of(wanted)]
+        yield f"  next      {_next(wanted, mine, policy, judged.at)}"
+        state = brake_of(judged, pool, [f for f in judged.findings if f.pool == pool.ref])
+        if isinstance(state, Braked):
+            yield f"  braked    {state.why}"
+    if all(finding.action is Action.NONE for finding in findings):
+        yield "  next      nothing: gc leaves it alone" if records or findings else "  next      free: nothing to do"
 
 
 def _holders(evidence: Evidence, address: str) -> Iterator[str]:
@@ -80,21 +90,17 @@ def _released(judged: Judged, pool: Pool, address: str) -> Iterator[str]:
             yield f"released {item.released_at:%Y-%m-%dT%H:%M:%SZ} ({item.reason}): {item.record}{back}"
 
 
-def _next(findings: Sequence[Finding], entries: Sequence[Entry], policy: Policy, now: datetime) -> str:
-    wanted = next((finding for finding in findings if finding.action is not Action.NONE), None)
-    if wanted is None:
-        return "nothing: gc leaves it alone"
+def _next(wanted: Finding, entries: Sequence[Entry], policy: Policy, now: datetime) -> str:
     modes = [mode.value for mode in Ceiling if policy.may_release(mode)]
     where = f"by gc in mode {' or '.join(modes)}" if modes else "by no gc: the pool's guard forbids it"
+    what = f"{wanted.action} ({wanted.reason}) {where}"
     if not entries:
         grace = max(policy.grace, wanted.min_grace)
-        return f"{wanted.action} {where}, after {grace} s of grace and {policy.cooldown} s of cooldown from its first sighting"
+        return f"{what}, after {grace} s of grace and {policy.cooldown} s of cooldown from its first sighting"
     entry = entries[0]
     if entry.due_at is None:
-        return f"{wanted.action} {where}, once its grace has begun to count"
+        return f"{what}, once its grace has begun to count"
     if entry.phase is Phase.SIGHTED:
-        return (
-            f"cooldown of {policy.cooldown} s from {entry.due_at:%Y-%m-%dT%H:%M:%SZ} on, then {wanted.action} {where}"
-        )
+        return f"cooldown of {policy.cooldown} s from {entry.due_at:%Y-%m-%dT%H:%M:%SZ} on, then {what}"
     late = " (due now)" if entry.due_at <= now else ""
-    return f"{wanted.action} {where} from {entry.due_at:%Y-%m-%dT%H:%M:%SZ} on{late}"
+    return f"{what} from {entry.due_at:%Y-%m-%dT%H:%M:%SZ} on{late}"

@@ -186,7 +186,9 @@ def new_guard(ref: PoolRef) -> dict[str, Any]:
         "apiVersion": POOL_GUARDS.api_version,
         "kind": POOL_GUARDS.kind,
         "metadata": {"name": guard_name(ref), "labels": {MADE_BY: "gc"}},
-        "spec": {"poolRef": {"ipam": ref.ipam, "namespace": ref.namespace or None, "name": ref.name}},
+        "spec": {
+            "poolRef": {"ipam": ref.ipam, **({"namespace": ref.namespace} if ref.namespace else {}), "name": ref.name}
+        },
     }
 
 
@@ -243,13 +245,18 @@ class Recollection(Struct, frozen=True):
     """What one process remembers from sweep to sweep.
 
     `graces` and `node_of` are by pod UID (termination grace in seconds; where it runs), `nodes` the names of all nodes
-    at the last sweep, `vanished` since when a node that was there is not.
+    at the last sweep, which was `at`, `vanished` since when a node that was there is not.
     """
 
     graces: Mapping[str, int] = {}
     node_of: Mapping[str, str] = {}
     nodes: frozenset[str] = frozenset()
     vanished: Mapping[str, datetime] = {}
+    at: datetime | None = None
+
+    def without_nodes(self) -> "Recollection":
+        """The same, but for nodes, which may have come and gone while nobody looked."""
+        return msgspec.structs.replace(self, nodes=frozenset(), vanished={})
 
 
 def recollect(before: Recollection, snapshot: Snapshot, now: datetime) -> Recollection:
@@ -257,10 +264,14 @@ def recollect(before: Recollection, snapshot: Snapshot, now: datetime) -> Recoll
 
     Nothing is forgotten for what could not be read.
     """
+    if before.at is None or now - before.at > RECENT:
+        before = before.without_nodes()
     pools = [pool for inventory in snapshot.inventories for pool in inventory.pools]
     named = {record.uid for pool in pools for record in pool.readable_records}
-    all_read = not any(isinstance(pool.records, RecordsUnreadable) for pool in pools) and all(
-        covers(coverage, "") or isinstance(coverage, Partial) for coverage in snapshot.coverage.values()
+    all_read = (
+        not any(isinstance(pool.records, RecordsUnreadable) for pool in pools)
+        and not any(snapshot.unreadable.values())
+        and all(covers(coverage, "") or isinstance(coverage, Partial) for coverage in snapshot.coverage.values())
     )
     graces = {uid: grace for uid, grace in before.graces.items() if uid in named or not all_read}
     node_of = {uid: node for uid, node in before.node_of.items() if uid in named or not all_read}
@@ -269,10 +280,10 @@ def recollect(before: Recollection, snapshot: Snapshot, now: datetime) -> Recoll
         if pod.spec.node_name:
             node_of[pod.metadata.uid] = pod.spec.node_name
     if not covers(snapshot.nodes.coverage, ""):
-        return Recollection(graces, node_of, before.nodes, before.vanished)
+        return Recollection(graces, node_of, before.nodes, before.vanished, now)
     nodes = {node.metadata.name for node in snapshot.nodes.items} | {item.name for item in snapshot.nodes.unreadable}
     vanished = {name: before.vanished.get(name, now) for name in (before.nodes | set(before.vanished)) - nodes}
-    return Recollection(graces, node_of, frozenset(nodes), vanished)
+    return Recollection(graces, node_of, frozenset(nodes), vanished, now)
 
 
 def remember(guards: Guards, snapshot: Snapshot, before: Recollection, now: datetime) -> Memory:
@@ -306,13 +317,14 @@ def remember(guards: Guards, snapshot: Snapshot, before: Recollection, now: date
             if entry.reason == Reason.NEVER_ATTACHED and entry.phase in {Phase.COOLDOWN, Phase.RELEASING}:
                 fenced.add(key)
         held |= {(ref, item.record_digest) for item in status.released if item.restored_at is not None}
+        # Too long a memory of silence only keeps; too long a memory of absence would free.
+        silent |= {
+            (ref, node.name): node.since
+            for node in status.nodes_silent
+            if node.name in there and not there[node.name].ready
+        }
         if status.observed_at is not None and now - status.observed_at < RECENT:
             gone |= {(ref, node.name): node.since for node in status.nodes_gone if node.name not in there}
-            silent |= {
-                (ref, node.name): node.since
-                for node in status.nodes_silent
-                if node.name in there and not there[node.name].ready
-            }
     return Memory(
         first_seen=first_seen,
         absent_since=absent_since,

@@ -167,8 +167,9 @@ class _Judge:
         if user.uid and any(record.uid == user.uid for _, record in self._recorded.get(address, ())):
             return False
         endpoint = self.evidence.endpoint_of(user.pod) if user.pod else None
-        named = {item.pool for item in endpoint.addresses if item.address == address} if endpoint else set()
-        return not named - {""} or pool.ref.name in named
+        listed = {item.pool for item in endpoint.addresses if item.address == address} if endpoint else set()
+        named = listed & {known.ref.name for known in self.evidence.pools_at(address)}
+        return not named or pool.ref.name in named
 
     def _conflict_without_record(self, pool: Pool, address: str, users: list[Shower]) -> Finding:
         first = users[0]
@@ -567,9 +568,12 @@ class _Case:
             return self._incomplete(missing[0].message, missing)
         if node and not self.evidence.node_answers(node):
             message = f"{late}, but node {node} is not Ready or gone: it may run on"
-            return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node, waits_for=(node,))
+            grace = self._min_grace(pod)
+            return self._say(
+                Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node, waits_for=(node,), min_grace=grace
+            )
         message = f"{late}, but its containers or its sandbox may still run"
-        return self._say(Verdict.UNKNOWN, Reason.OWNER_STUCK, message, node=node)
+        return self._say(Verdict.UNKNOWN, Reason.OWNER_STUCK, message, node=node, min_grace=self._min_grace(pod))
 
     def _left_behind(self, owner: _Owner) -> Finding:
         ref, digest = self.pool.ref, self.record.digest
@@ -582,7 +586,10 @@ class _Case:
                     return self._incomplete(evidence.message, (evidence,))
                 case NodeSilent(nodes, why):
                     message = f"{self._recorded_for}, whose pod is gone, but {why}: a container may run on there"
-                    return self._say(Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node, waits_for=nodes)
+                    grace = self._min_grace(owner.pod if isinstance(owner, _Replaced) else None)
+                    return self._say(
+                        Verdict.UNKNOWN, Reason.NODE_UNREACHABLE, message, node=node, waits_for=nodes, min_grace=grace
+                    )
                 case NodeGood():
                     pass
         if isinstance(owner, _Replaced):
@@ -611,9 +618,10 @@ class _Case:
             if not (excepted and shower.uid == excepted) and not self.evidence.apart(shower, self.pool.ref):
                 action, message = Action.NONE, f"{message}; kept, since {shower.who} shows the address"
                 break
-        for uid, holder in self.evidence.listed.get(self.address, ()):
-            if not uid or uid != self.record.uid:
-                action, message = Action.NONE, f"{message}; kept, since the endpoint of {holder} lists the address"
+        for listed in self.evidence.listed.get(self.address, ()):
+            other = not listed.uid or listed.uid != self.record.uid
+            if other and not self.evidence.lists_apart(listed, self.pool.ref):
+                action, message = Action.NONE, f"{message}; kept, since the endpoint of {listed.who} lists the address"
                 break
         return self._say(Verdict.LEAKED, reason, message, action=action, node=node, min_grace=self._min_grace(pod))
 

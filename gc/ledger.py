@@ -59,6 +59,12 @@ class Entry(Struct, frozen=True, rename="camel", omit_defaults=True):
     record: str = ""
 
 
+REPAIRED = frozenset(
+    {Reason.ENDPOINT_STALE, Reason.ENDPOINT_ORPHAN, Reason.INTERFACE_DUPLICATED, Reason.INTERFACE_EMPTY}
+)
+"""Reasons whose action is a repair of an endpoint; every other entry is a record on its way out."""
+
+
 class Ledger(Struct, frozen=True):
     """A pool's entries, oldest first; `omitted` more were not kept."""
 
@@ -129,6 +135,7 @@ def bounded(entries: Iterable[Entry]) -> Ledger:
     ordered = sorted(entries, key=lambda entry: (entry.first_seen, entry.address or "", entry.record_digest))
     releasing = [entry for entry in ordered if entry.phase is Phase.RELEASING]
     others = [entry for entry in ordered if entry.phase is not Phase.RELEASING]
+    others.sort(key=lambda entry: entry.due_at is None)  # what will never be due must not crowd out what will
     room = max(0, MOST_ENTRIES - len(releasing))
     kept = sorted(
         (*releasing, *others[:room]), key=lambda entry: (entry.first_seen, entry.address or "", entry.record_digest)
@@ -156,13 +163,22 @@ def _next(previous: Entry | None, finding: Finding, policy: Policy, now: datetim
 
 
 def _waiting(previous: Entry | None, finding: Finding, now: datetime) -> Entry | None:
-    """Unknown neither counts nor resets; the first sighting of an owner on a silent node is remembered."""
-    if previous is not None:
-        phase = Phase.COOLDOWN if previous.phase is Phase.RELEASING else previous.phase
-        return msgspec.structs.replace(previous, phase=phase, node=finding.node or previous.node, record="")
-    if finding.reason is Reason.NODE_UNREACHABLE:
-        return _entry(finding, now, now, Phase.SIGHTED, None)
-    return None
+    """Unknown neither counts nor resets; but a container that may run on has its whole grace before it, once it ends."""
+    if finding.reason in {Reason.NODE_UNREACHABLE, Reason.OWNER_STUCK}:
+        if previous is not None and previous.reason == finding.reason:
+            node = finding.node or previous.node
+            return msgspec.structs.replace(previous, node=node, min_grace_seconds=_least_grace(previous, finding))
+        first = previous.first_seen if previous is not None else now
+        entry = _entry(finding, first, now, Phase.SIGHTED, None, node=previous.node if previous is not None else "")
+        return msgspec.structs.replace(entry, min_grace_seconds=_least_grace(previous, finding))
+    if previous is None:
+        return None
+    phase = Phase.COOLDOWN if previous.phase is Phase.RELEASING else previous.phase
+    return msgspec.structs.replace(previous, phase=phase, node=finding.node or previous.node, record="")
+
+
+def _least_grace(previous: Entry | None, finding: Finding) -> int:
+    return max(finding.min_grace, previous.min_grace_seconds if previous is not None else 0)
 
 
 def _counted(previous: Entry | None, finding: Finding, policy: Policy, now: datetime) -> Entry:

@@ -82,7 +82,8 @@ class LiveReads:
         """All that a verdict on these owners (namespace, name) rests on, as it is now.
 
         `inventory` holds the pools just read, `aside` what else they hang on. The other pools stand beside with their ranges, without records: they tell
-        which NICs are this IPAM's. All pods are listed, for the veto. With `as_judged`, an endpoint that only we have
+        which NICs are this IPAM's. Pods, endpoints and machines are
+        listed whole, for the veto. With `as_judged`, an endpoint that only we have
         edited stands as it was judged.
         """
         wanted = sorted(keys)
@@ -94,10 +95,13 @@ class LiveReads:
         machines = self._machines(VIRTUAL_MACHINES, was.machines, wanted)
         instances = self._machines(VIRTUAL_MACHINE_INSTANCES, was.machine_instances, wanted)
         kind = self.backend.endpoint_kind
-        found = self._get_all(kind, self.backend.item_type(kind), wanted)
+        item = self.backend.item_type(kind)
+        listed = self.cluster.list(kind, item)
+        found = _overlaid(listed, self._get_all(kind, item, wanted), wanted, _key_of)
         endpoints = self.backend.inventory({kind: found.items}).endpoints
         seen = tuple(map(self._before_our_edit, endpoints)) if as_judged else endpoints
-        where = {*nodes, *(endpoint.node for endpoint in endpoints), *(pod.spec.node_name for pod in owners.items)}
+        owners_nodes = {endpoint.node for endpoint in endpoints if endpoint.key in set(wanted)}
+        where = {*nodes, *owners_nodes, *(pod.spec.node_name for pod in owners.items)}
         pools = (*inventory.pools, *self._other_pools({pool.ref for pool in inventory.pools}))
         return Snapshot(
             inventories=(Inventory(inventory.ipam, pools, seen),),
@@ -111,7 +115,7 @@ class LiveReads:
                 kind: found.unreadable,
                 **{which: listing.unreadable for which, listing in aside.items()},
             },
-            pods=_overlaid(pods, owners, wanted, lambda pod: pod.key),
+            pods=_overlaid(pods, owners, wanted, _key_of),
             stateful_sets=stateful_sets,
             machines=machines,
             machine_instances=instances,
@@ -122,14 +126,13 @@ class LiveReads:
 
     def _nodes(self, listed: Listing[Node], names: Iterable[str]) -> Listing[Node]:
         keys = [("", name) for name in sorted(names)]
-        return _overlaid(listed, self._get_all(NODES, Node, keys), keys, lambda node: ("", node.metadata.name))
+        return _overlaid(listed, self._get_all(NODES, Node, keys), keys, _key_of)
 
     def _machines(self, kind: Kind, listed: Listing[Machine], keys: Sequence[Key]) -> Listing[Machine]:
-        """The machines of these names as they are now, beside the others as they were listed (for the veto)."""
+        """All machines, for the veto; those of these names read once more, one by one."""
         if isinstance(listed.coverage, NotInstalled):
             return listed
-        now = self._get_all(kind, Machine, keys)
-        return _overlaid(listed, now, keys, lambda machine: (machine.metadata.namespace, machine.metadata.name))
+        return _overlaid(self.cluster.list(kind, Machine), self._get_all(kind, Machine, keys), keys, _key_of)
 
     def _other_pools(self, read: AbstractSet[PoolRef]) -> list[Pool]:
         """The pools of the nomination that were not read again: ranges alone, unless their records are in doubt anyway."""
@@ -160,6 +163,10 @@ class LiveReads:
         """The endpoint as it was judged, if nobody but we has written it since."""
         version, before = self._edited.get(endpoint.key, ("", endpoint))
         return before if version == endpoint.resource_version else endpoint
+
+
+def _key_of(item: Any) -> Key:
+    return item.metadata.namespace, item.metadata.name
 
 
 def _overlaid(

@@ -66,12 +66,23 @@ class Result(Struct, frozen=True):
     unread: bool = False
 
 
-class Marks(Struct, frozen=True):
-    """Every record whose Releasing mark was persisted in this sweep, by pool and digest."""
+class Kept(Struct, frozen=True):
+    """What has a record that is not being released: endpoints of such a UID, or with such an address, must not go whole."""
 
-    records: frozenset[tuple[PoolRef, str]]
-    uids_kept: frozenset[str]
-    """UIDs that hold at least one record which is not being released: their endpoints must not go whole."""
+    uids: frozenset[str]
+    addresses: frozenset[str]
+
+
+class Objection(Struct, frozen=True):
+    """Why a pool must not be written now, though it was marked; `unread` if its guard could not be read."""
+
+    why: str
+    unread: bool = False
+
+
+NO_OBJECTION = Objection("")
+Asks = Callable[[PoolRef], Objection]
+"""Asks a pool's guard once more, straight before a write."""
 
 
 class _Case(Struct, frozen=True):
@@ -102,22 +113,21 @@ class _Attempt(Struct, frozen=True):
 class Releaser:
     """Releases of one sweep, for one IPAM.
 
-    `still_allowed` asks a pool's guard once more, straight before a write, and says why not ("" if it may). `wait`
-    sleeps that many seconds and says whether the program stops.
+    `wait` sleeps that many seconds and says whether the program stops.
     """
 
     def __init__(
         self,
         live: LiveReads,
         policies: Policies,
-        marks: Marks,
-        still_allowed: Callable[[PoolRef], str],
+        kept: Kept,
+        ask: Asks,
         wait: Callable[[float], bool],
     ) -> None:
         self.live = live
         self.policies = policies
-        self.marks = marks
-        self.still_allowed = still_allowed
+        self.kept = kept
+        self.ask = ask
         self.wait = wait
 
     def release(self, ref: PoolRef, entries: Sequence[Entry], beside: Iterable[PoolRef] = ()) -> list[Result]:
@@ -138,9 +148,10 @@ class Releaser:
         if isinstance(live, _Attempt):
             return live
         results, condemned = self._condemn(live, entries)
-        forbidden = self.still_allowed(ref) if condemned else ""
-        if forbidden:
-            return _Attempt((*results, *(Result(case.entry, Outcome.DEFERRED, forbidden) for case in condemned)))
+        objection = self.ask(ref) if condemned else NO_OBJECTION
+        if objection.why:
+            deferred = (Result(c.entry, Outcome.DEFERRED, objection.why, unread=objection.unread) for c in condemned)
+            return _Attempt((*results, *deferred))
         ready, blocked = self._clear_endpoints(live, condemned)
         results += blocked
         if not ready:
@@ -200,6 +211,9 @@ class Releaser:
 
     def _condemn(self, live: _Live, entries: Sequence[Entry]) -> tuple[list[Result], list[_Case]]:
         """Those entries whose record is unchanged and whose verdict and reason still hold; the others' fate."""
+        if not live.snapshot.pods.items:
+            nobody = "no pod at all was read, which is taken for a misreading"
+            return [Result(entry, Outcome.DEFERRED, nobody, unread=True) for entry in entries], []
         findings = self._judged(live.snapshot)
         results: list[Result] = []
         condemned: list[_Case] = []
@@ -239,23 +253,32 @@ class Releaser:
                 ready.append(case)
             else:
                 by_endpoint.setdefault(endpoint.key, []).append(case)
+        evidence = Evidence(live.snapshot, self.live.backend, self.live.cluster.now()) if by_endpoint else None
         for key, cases in by_endpoint.items():
-            match self._clear(endpoints[key], cases):
+            assert evidence is not None
+            match self._clear(evidence, live.ref, endpoints[key], cases):
                 case Done():
                     ready += cases
                 case NotDone(why):
                     blocked += [Result(case.entry, Outcome.FAILED, why) for case in cases]
         return ready, blocked
 
-    def _clear(self, endpoint: Endpoint, cases: Sequence[_Case]) -> Done | NotDone:
-        """Remove an endpoint whole if all its records are being released and its owner does not run, else these items."""
+    def _clear(self, evidence: Evidence, acting: PoolRef, endpoint: Endpoint, cases: Sequence[_Case]) -> Done | NotDone:
+        """Remove an endpoint whole if nothing that it lists stays, and every other pool agrees; else these items."""
         running = any(case.finding.reason is Reason.NEVER_ATTACHED for case in cases)
-        if not running and endpoint.owner_uid not in self.marks.uids_kept:
+        listed = {item.address for item in endpoint.addresses}
+        refs = {pool.ref for pool in evidence.pools if any(item.pool == pool.ref.name for item in endpoint.addresses)}
+        whole = (
+            not running
+            and endpoint.owner_uid not in self.kept.uids
+            and not listed & self.kept.addresses
+            and not any(s.uid != endpoint.owner_uid for address in listed for s in evidence.shown.get(address, ()))
+            and not any(self.ask(ref).why for ref in sorted(refs - {acting}))
+        )
+        if whole:
             return remove_endpoint(self.live, endpoint)
         addresses = {case.record.address for case in cases if case.record.address is not None}
-        if not any(item.address in addresses for item in endpoint.addresses):
-            return Done()
-        return take_out(self.live, endpoint, addresses)
+        return take_out(self.live, endpoint, addresses) if listed & addresses else Done()
 
     # --- verify ---------------------------------------------------------------------------------------------------
 
@@ -271,16 +294,19 @@ class Releaser:
             Result(case.entry, Outcome.UNVERIFIED, f"{message}; whether it was made is not known") for case in ready
         ]
 
-    def _verified(self, ref: PoolRef, ready: Sequence[_Case], pool: Pool) -> list[Result]:
+    def _verified(
+        self,
+        ref: PoolRef,
+        ready: Sequence[_Case],
+        pool: Pool,
+        otherwise: Outcome = Outcome.FAILED,
+        still: str = "the record is still there after the write",
+    ) -> list[Result]:
         """What the write left: gone is gone, but an owner that lives after all gets its record back."""
         if isinstance(pool.records, RecordsUnreadable):
             return [Result(case.entry, Outcome.UNVERIFIED, pool.records.problem) for case in ready]
         there = {record.digest for record in pool.records}
-        results = [
-            Result(case.entry, Outcome.FAILED, "the record is still there")
-            for case in ready
-            if case.record.digest in there
-        ]
+        results = [Result(case.entry, otherwise, still) for case in ready if case.record.digest in there]
         gone = [case for case in ready if case.record.digest not in there]
         messages = {case.record.digest: case.finding.message for case in gone}
         return results + self.settle(ref, [(case.entry, case.record) for case in gone], messages)

@@ -5,9 +5,10 @@ read until it is seen gone. So an agent that writes a re-created pod's endpoint 
 fail on an object that vanished under it ("Precondition failed: UID in precondition").
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,7 @@ from poolwarden.cluster.interface import (
     Listing,
     Outdated,
     Unread,
+    Unreadable,
     WriteOutcome,
     Written,
 )
@@ -161,9 +163,12 @@ class Repair(Struct, frozen=True):
 
 
 def repair(
-    live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key: Key, still_allowed: Callable[[PoolRef], str]
+    live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key: Key, ask: Callable[[PoolRef], str]
 ) -> Repair:
-    """Mend one endpoint (namespace, name), once live reads confirm what the entry says of it."""
+    """Mend one endpoint (namespace, name), once live reads confirm what the entry says of it.
+
+    `ask` says why a pool must not be written now ("" if it may): each pool that the endpoint draws from is asked.
+    """
     pools = _pools_now(live, ref)
     if isinstance(pools, NotDone):
         return Repair(entry, RepairOutcome.DEFERRED, pools.why)
@@ -172,17 +177,35 @@ def repair(
     findings = [
         f for f in judge(snapshot, policies, now) if digest_of(f) == entry.record_digest and f.reason == entry.reason
     ]
+    unread = {*_keys(snapshot.pods), *_keys(snapshot.stateful_sets), *_keys(snapshot.machines)}
+    unread |= {
+        *_keys(snapshot.machine_instances),
+        *(pair for each in snapshot.unreadable.values() for pair in _named(each)),
+    }
+    if unread & {key, (key[0], key[1].rpartition("-")[0])}:
+        return Repair(entry, RepairOutcome.DEFERRED, f"what decides on {key[0]}/{key[1]} could not be read")
     if not findings or findings[0].action is not Action.REPAIR:
         why = findings[0].message if findings else "the endpoint has changed, or is in order"
         return Repair(entry, RepairOutcome.KEPT, why)
-    forbidden = still_allowed(ref)
-    if forbidden:
-        return Repair(entry, RepairOutcome.DEFERRED, forbidden)
     evidence = Evidence(snapshot, live.backend, now)
+    names = {item.pool for item in evidence.endpoints[key].addresses}
+    concerned = sorted({ref, *(pool.ref for pool in pools if pool.ref.name in names)})
+    objection = next((why for why in map(ask, concerned) if why), "")
+    if objection:
+        return Repair(entry, RepairOutcome.DEFERRED, objection)
     outcome = _mend(live, evidence, evidence.endpoints[key], findings[0])
     if isinstance(outcome, NotDone):
         return Repair(entry, RepairOutcome.FAILED, outcome.why)
     return Repair(entry, RepairOutcome.REPAIRED, findings[0].message)
+
+
+def _named(broken: Iterable[Unreadable]) -> set[Key]:
+    return {(item.namespace, item.name) for item in broken}
+
+
+def _keys(listing: Listing[Any]) -> set[Key]:
+    """The names of a listing's objects that could not be read."""
+    return _named(listing.unreadable)
 
 
 def _pools_now(live: LiveReads, ref: PoolRef) -> tuple[Pool, ...] | NotDone:

@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from poolwarden.gc.examine import Judged, PoolReport
+from poolwarden.gc.ledger import REPAIRED, Entry, Phase
+from poolwarden.gc.release import Outcome
 from poolwarden.gc.states import States, Uncounted
 from poolwarden.gc.sweep import SweepReport
 from poolwarden.ipam.pool import PoolRef
@@ -81,7 +83,7 @@ def audit_table(report: Mapping[str, Any]) -> str:
         name = f"{pool['namespace']}/{pool['name']}" if pool["namespace"] else pool["name"]
         states = (pool[key] for key in ("size", "allocated", "unknown", "cooldown", "free", "findings"))
         pools.append((pool["ipam"], name, *("?" if value is None else str(value) for value in states)))
-    blocks = [columns(pools)]
+    blocks = [columns(pools)] if report["pools"] else []
     if report["findings"]:
         blocks.append("\n".join(_finding_lines(report["findings"])))
     if not report["complete"]:
@@ -112,24 +114,39 @@ def _summary(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def sweep_text(report: SweepReport, *, may_release: bool) -> str:
-    """A sweep for people: what it found, what waits, what it freed and what it did not."""
-    leaked = [finding for finding in report.findings if finding.verdict is Verdict.LEAKED]
-    waiting = [(pool, entry) for pool in report.pools for entry in pool.ledger.entries if entry.due_at is not None]
+    """A sweep for people: what it found, what waits and for what, what it freed and what it did not."""
+    findings = [finding for finding in report.findings if is_reported(finding)]
+    leaked = sum(finding.verdict is Verdict.LEAKED for finding in findings)
+    done = [result.outcome for _, result in report.released]
+    released = done.count(Outcome.RELEASED)
     records = sum(len(pool.pool.readable_records) for pool in report.pools)
-    found = f"{sum(map(is_reported, report.findings))} findings, {len(leaked)} of them leaked"
-    lines = [f"pools {len(report.pools)}, records {records}: {found}; {len(waiting)} wait for release."]
+    read = f"{_counted(len(report.pools), 'pool')}, {_counted(records, 'record')}"
+    found = f"{_counted(len(findings), 'finding')}, {leaked} leaked; {released} released, {len(done) - released} not"
+    lines = [f"{read}: {found}"]
     lines += [
-        f"  {pool.pool.ref.name} {entry.address}  {entry.phase} since {_time(entry.last_counted)}, until {_time(entry.due_at)}"
-        for pool, entry in waiting
-        if entry.due_at is not None
+        _waiting(pool, entry, report.at) for pool in report.pools for entry in pool.ledger.entries if entry.due_at
     ]
     lines += [
         f"  {ref.name} {result.entry.address}  {result.outcome}: {result.message}" for ref, result in report.released
     ]
-    lines += [f"  {ref.name} {done.entry.reason}  {done.outcome}: {done.message}" for ref, done in report.repaired]
+    lines += [f"  {ref.name} {item.entry.reason}  {item.outcome}: {item.message}" for ref, item in report.repaired]
+    lines += [f"  {ref.name} is braked: {why}" for ref, why in report.braked]
     if not may_release:
         lines.append("Mode observe: no IPAM object was touched.")
     return "\n".join(lines)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _waiting(pool: PoolReport, entry: Entry, now: datetime) -> str:
+    """What an entry waits for, and until when."""
+    assert entry.due_at is not None
+    what = f"repair of its endpoint ({entry.reason})" if entry.reason in REPAIRED else "release"
+    phase = "grace" if entry.phase is Phase.SIGHTED else "cooldown"
+    when = f"{phase} until {_time(entry.due_at)}" if entry.due_at > now else f"due since {_time(entry.due_at)}"
+    return f"  {pool.pool.ref.name} {entry.address}  waits for {what}, {when}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

@@ -7,7 +7,7 @@ in an earlier term can be written in this one.
 import secrets
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from threading import Event, Thread
@@ -23,8 +23,12 @@ from poolwarden.cluster.lease import Candidate, HeldBy, Leadership, Leading, Not
 from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.crd import Unready, ensure_definition
 from poolwarden.gc.guard import Recollection
+from poolwarden.gc.notice import Notice, NoticeReason
+from poolwarden.gc.release import Outcome
+from poolwarden.gc.report import is_reported
 from poolwarden.gc.sweep import Settings, Sweep, SweepReport
 from poolwarden.gc.tell import tell
+from poolwarden.ipam.pool import PoolRef
 
 log = structlog.get_logger()
 
@@ -63,6 +67,7 @@ class Gc:
         self.stop = Event()
         self._over = Event()
         self._remembered = Recollection()
+        self._troubles: frozenset[tuple[PoolRef, NoticeReason, str]] = frozenset()
 
     def listen(self) -> None:
         """Stop on SIGTERM or SIGINT. Call it before any thread is started, so that none takes the signal."""
@@ -94,6 +99,7 @@ class Gc:
 
     def forever(self, schedule: Callable[[Callable[[], None], Stop], None]) -> None:
         """Lead whenever we can, and let `schedule` call the sweep until the term is over (its second argument)."""
+        log.info("starting", mode=self.settings.ceiling.value, identity=self.identity)
         while not self.stop.is_set():
             self._over = Event()
             candidate, leadership = self._stand()
@@ -103,6 +109,7 @@ class Gc:
             log.info("leading", lease=f"{self.lease.namespace}/{self.lease.name}", identity=self.identity)
             cluster = self._cluster(candidate)
             over = self._over
+            self._remembered = self._remembered.without_nodes()  # others led meanwhile
             if not self.stop.is_set():
                 schedule(partial(self._logged, cluster), over)
             self._resign(leadership)
@@ -146,6 +153,13 @@ class Gc:
         for problem in report.problems:
             log.warning("problem", detail=problem)
 
+    def _news(self, notices: Sequence[Notice]) -> list[Notice]:
+        """Notices without those of a trouble that the sweep before told in the same words."""
+        lasting = {NoticeReason.RELEASE_FAILED, NoticeReason.RELEASE_SKIPPED}
+        told = [notice for notice in notices if notice.reason in lasting]
+        before, self._troubles = self._troubles, frozenset((n.pool, n.reason, n.note) for n in told)
+        return [n for n in notices if n.reason not in lasting or (n.pool, n.reason, n.note) not in before]
+
     def _sweep(self, cluster: ApiServer) -> SweepReport:
         began = datetime.now(UTC)
         cluster.forget_discovery()
@@ -154,14 +168,16 @@ class Gc:
         report = sweep.run()
         self._remembered = sweep.recollection
         problems = [ready.why] if isinstance(ready, Unready) else []
-        problems += [*report.problems, *tell(cluster, report.notices, instance=self.identity)]
+        problems += [*report.problems, *tell(cluster, self._news(report.notices), instance=self.identity)]
         report = report.with_problems(problems)
         log.info(
             "swept",
             seconds=round((datetime.now(UTC) - began).total_seconds(), 3),
             pools=len(report.pools),
-            findings=len(report.findings),
-            released=len(report.released),
+            records=sum(bool(finding.record_digest) for finding in report.findings),
+            findings=sum(map(is_reported, report.findings)),
+            released=sum(result.outcome is Outcome.RELEASED for _, result in report.released),
+            braked=len(report.braked),
             complete=report.complete,
         )
         return report

@@ -4,6 +4,7 @@ Each pool and each step stands alone: what fails is collected, said, and never s
 are its guard's status with the Releasing marks, then endpoints and the pool itself, then its guard's status without them.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from poolwarden.cluster.interface import Absent, Cluster, Deleted, Found, Unread, WriteOutcome, Written
 from poolwarden.gc.brakes import Braked
-from poolwarden.gc.course import Course, conflict_line, course_of, plan
+from poolwarden.gc.course import Course, conflict_line, conflicts_told, course_of, plan
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, PoolReport, by_pool, examine, pool_reports, pools_of
 from poolwarden.gc.guard import (
@@ -32,12 +33,12 @@ from poolwarden.gc.ledger import Entry, bounded
 from poolwarden.gc.live import LiveReads
 from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.policy import Ceiling, Policy
-from poolwarden.gc.release import Marks, Outcome, Releaser, Result
+from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releaser, Result
 from poolwarden.gc.repair import Repair, RepairOutcome, repair
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 from poolwarden.ipam.registry import BACKENDS
-from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Verdict
+from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId
 
 log = structlog.get_logger()
 
@@ -70,6 +71,7 @@ class SweepReport(Struct, frozen=True):
     released: tuple[tuple[PoolRef, Result], ...] = ()
     repaired: tuple[tuple[PoolRef, Repair], ...] = ()
     notices: tuple[Notice, ...] = ()
+    braked: tuple[tuple[PoolRef, str], ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -130,6 +132,7 @@ class Sweep:
             tuple(self.released),
             tuple(self.repaired),
             tuple(self.notices),
+            tuple((course.pool.ref, course.brake.why) for course in courses if isinstance(course.brake, Braked)),
         )
 
     def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> Result | NotReleased:
@@ -199,16 +202,19 @@ class Sweep:
     # --- acting ---------------------------------------------------------------------------------------------------
 
     def _act(self, judged: Judged, courses: Sequence[Course]) -> None:
-        marks = _marks(judged.snapshot, courses)
-        allowed = {course.pool.ref: course for course in courses}
+        kept = _kept(judged.snapshot, courses)
+        by_ref = {course.pool.ref: course for course in courses}
+
+        def ask(ref: PoolRef) -> Objection:
+            course = by_ref.get(ref)
+            return self._objection(course) if course is not None else Objection(f"pool {ref.name} is not swept")
+
         for backend in judged.backends:
             mine = [c for c in courses if c.pool.ref.ipam == backend.name and self._has_work(c)]
             if not mine:
                 continue
             live = LiveReads(self.cluster, backend, judged.snapshot)
-            releaser = Releaser(
-                live, judged.guards.policies, marks, lambda ref: self._changed_guard(allowed[ref]), self.wait
-            )
+            releaser = Releaser(live, judged.guards.policies, kept, ask, self.wait)
             beside = _beside(Evidence(judged.snapshot, backend, judged.at))
             for course in mine:
                 if self.wait(0):
@@ -220,19 +226,20 @@ class Sweep:
     def _has_work(self, course: Course) -> bool:
         return bool(course.marked or (course.vanished and course.policy.may_release(self.settings.ceiling)))
 
-    def _changed_guard(self, course: Course) -> str:
-        """What keeps us from acting on marks that were written under a guard's settings; "" if it is as it was then."""
-        guard = course.guard
-        if guard is None:
-            return "its PoolGuard is gone"
-        match self.cluster.get(POOL_GUARDS, PoolGuard, name=guard.metadata.name):
-            case Found(item=now) if (now.metadata.uid, now.spec) == (guard.metadata.uid, guard.spec):
-                return ""
+    def _objection(self, course: Course) -> Objection:
+        """What keeps us from writing to a pool on marks that were set under its guard's settings."""
+        if not course.by_hand and not course.policy.may_release(self.settings.ceiling):
+            return Objection(f"gc may not write to pool {course.pool.ref.name}")
+        if course.guard is None:
+            return Objection(f"pool {course.pool.ref.name} has no PoolGuard yet")
+        match self.cluster.get(POOL_GUARDS, PoolGuard, name=course.guard.metadata.name):
+            case Found(item=now) if (now.metadata.uid, now.spec) == (course.guard.metadata.uid, course.guard.spec):
+                return NO_OBJECTION
             case Found() | Absent():
                 course.superseded = True
-                return "its PoolGuard has changed since it was marked; the next sweep heeds it"
+                return Objection("its PoolGuard has changed since it was marked; the next sweep heeds it")
             case Unread(message=message):
-                return f"its PoolGuard cannot be read: {message}"
+                return Objection(f"its PoolGuard cannot be read: {message}", unread=True)
 
     def _act_on(self, course: Course, releaser: Releaser, beside: set[PoolRef]) -> None:
         ref = course.pool.ref
@@ -246,14 +253,21 @@ class Sweep:
             finding = findings[entry.record_digest]
             if finding.action is Action.REPAIR:
                 namespace, _, name = finding.subject.partition("/")
-                done = repair(releaser.live, releaser.policies, ref, entry, (namespace, name), releaser.still_allowed)
+                done = repair(
+                    releaser.live,
+                    releaser.policies,
+                    ref,
+                    entry,
+                    (namespace, name),
+                    lambda pool: releaser.ask(pool).why,
+                )
                 self._settle_repair(course, done)
         if not course.superseded and not self._write_status(course):
             self.problems.append(f"{ref.name}: what was done could not be written down; the next sweep finds it")
 
     def _finish(self, course: Course, releaser: Releaser) -> list[Result]:
         """Releases that were made, but never verified, since their sweep ended first: verify them now."""
-        if not course.vanished or not course.policy.may_release(self.settings.ceiling):
+        if not course.vanished or course.by_hand or releaser.ask(course.pool.ref).why:
             return []
         backend = releaser.live.backend
         gone = [(entry, backend.record(entry.address or "", entry.record.encode())) for entry in course.vanished]
@@ -361,8 +375,8 @@ class Sweep:
             self._tell(course, NoticeReason.LEAK_DETECTED, finding.message, finding)
         before = {item.type: item for item in course.before.conditions}
         known = before["Conflicted"].message.split("\n") if "Conflicted" in before else []
-        for finding in course.findings:
-            if finding.verdict is Verdict.CONFLICT and conflict_line(finding) not in known:
+        for finding in conflicts_told(course.findings):
+            if conflict_line(finding) not in known:
                 self._tell(course, NoticeReason.ADDRESS_CONFLICT, finding.message, finding)
         if isinstance(course.brake, Braked) and (
             "Braked" not in before or before["Braked"].message != course.brake.why
@@ -378,7 +392,8 @@ class Sweep:
 
     @staticmethod
     def _log(what: str, course: Course, entry: Entry, outcome: str, detail: str) -> None:
-        log.info(
+        log.log(
+            logging.ERROR if outcome in {Outcome.FAILED, Outcome.UNVERIFIED} else logging.INFO,
             what,
             outcome=outcome,
             ipam=course.pool.ref.ipam,
@@ -392,18 +407,22 @@ class Sweep:
         )
 
 
-def _marks(snapshot: Snapshot, courses: Iterable[Course]) -> Marks:
-    """Which records are being released, and which UIDs keep one: the latter's endpoints must not go whole."""
-    releasing = frozenset((course.pool.ref, entry.record_digest) for course in courses for entry in course.marked)
-    kept: set[str] = set()
+def _kept(snapshot: Snapshot, courses: Iterable[Course]) -> Kept:
+    """What holds a record that is not being released."""
+    releasing = {(course.pool.ref, entry.record_digest) for course in courses for entry in course.marked}
+    uids: set[str] = set()
+    addresses: set[str] = set()
     unreadable: set[str] = set()
     for pool in pools_of(snapshot):
         if isinstance(pool.records, RecordsUnreadable):
             unreadable.add(pool.ref.name)
-        kept |= {record.uid for record in pool.readable_records if (pool.ref, record.digest) not in releasing}
+        for record in pool.readable_records:
+            if (pool.ref, record.digest) not in releasing:
+                uids.add(record.uid)
+                addresses.add(record.address or "")
     endpoints = (endpoint for inventory in snapshot.inventories for endpoint in inventory.endpoints)
-    kept |= {e.owner_uid for e in endpoints if e.items_unread or any(item.pool in unreadable for item in e.addresses)}
-    return Marks(releasing, frozenset(kept))
+    uids |= {e.owner_uid for e in endpoints if e.items_unread or any(item.pool in unreadable for item in e.addresses)}
+    return Kept(frozenset(uids), frozenset(addresses))
 
 
 def _beside(evidence: Evidence) -> dict[PoolRef, set[PoolRef]]:

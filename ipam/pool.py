@@ -65,7 +65,7 @@ class Pool(Struct, frozen=True, gc=False):
     """A set of addresses that an IPAM hands out.
 
     `configured` are its own ranges, `ranges` what it can hand out of them (less excludes and reservations).
-    `networks` are the NetworkAttachmentDefinitions that it is bound to, as namespace/name, empty if none is named.
+    `networks` are the NetworkAttachmentDefinitions that it is bound to, as namespace/name or name, empty if none is named.
     """
 
     ref: PoolRef

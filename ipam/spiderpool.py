@@ -278,7 +278,7 @@ def pool_of(wire: SpiderIPPool, reserved: AddressSet) -> Pool:
         ranges=configured - reserved,
         records=entries if isinstance(entries, RecordsUnreadable) else tuple(map(record_of, entries.items())),
         flaws=tuple(flaws),
-        networks=tuple(name for name in wire.spec.multus_name or () if "/" in name),
+        networks=wire.spec.multus_name or (),
     )
 
 

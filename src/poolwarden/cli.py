@@ -24,11 +24,21 @@ class _Parser(argparse.ArgumentParser):
         self.exit(COULD_NOT, f"{self.prog}: {message}\n")
 
 
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version  # noqa: PLC0415 - takes a while, and nothing else needs it
+
+        parser.exit(0, f"poolwarden {version('poolwarden')}\n")
+
+
 def duration(text: str) -> int:
-    """Seconds, from `90`, `90s`, `10m`, `1h30m`."""
+    """Seconds, from `90s`, `10m`, `1h30m`, or a bare number of seconds."""
     match = DURATION.fullmatch(text)
-    if not text or match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; allowed are forms like 90s, 10m, 1h30m")
+    bare = text.isascii() and text.isdigit()
+    if not text or match is None or (not bare and text[-1].isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; allowed are forms like 90s, 10m, 1h30m, or seconds")
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
@@ -90,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    top.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     _audit(commands.add_parser("audit", help="judge every record once; writes nothing", allow_abbrev=False))
     _gc(commands.add_parser("gc", help="sweep: observe, or release what is proven leaked", allow_abbrev=False))

@@ -1,13 +1,14 @@
 """What each command does: opens the cluster, calls the library, prints, and turns the outcome into an exit status."""
 
 import argparse
+import io
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
@@ -19,7 +20,7 @@ from poolwarden.cluster.guard import Guard, always_allowed
 from poolwarden.cluster.inputs import read
 from poolwarden.cluster.interface import Cluster
 from poolwarden.cluster.lease import HeldBy, Unclear
-from poolwarden.cluster.outputs import Saved, Unsaved
+from poolwarden.cluster.outputs import STANDARD_OUTPUT, Saved, Unsaved
 from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.by_hand import CouldNot, Did, Proposal, Refused, propose, release_by_hand, restore_by_hand
 from poolwarden.gc.examine import Judged, examine, kept_ledgers, pool_reports, pools_of
@@ -29,6 +30,7 @@ from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.report import audit_report, audit_table, sweep_text
 from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
 from poolwarden.ipam.registry import BACKENDS
+from poolwarden.logs import configure
 
 if TYPE_CHECKING:
     from poolwarden.gc.schedule import Opener
@@ -41,9 +43,13 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 
 def run(options: argparse.Namespace) -> int:
     """Run the parsed command. No exception leaves it: an error of ours is one line, and exit status 2."""
-    from poolwarden.logs import configure  # noqa: PLC0415 - configuring logs imports structlog's renderers
-
     configure(verbose=options.verbose)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows a question mark
+    missing = options.kubeconfig and not options.file and not Path(options.kubeconfig).exists()
+    if missing:
+        return _fail(f"--kubeconfig: {options.kubeconfig}: no such file")
     unknown = [name for name in getattr(options, "ipam", ()) if name not in BACKENDS]
     if unknown:
         return _fail(f"--ipam: {unknown[0]!r} is no IPAM that poolwarden knows; allowed: {', '.join(BACKENDS)}")
@@ -77,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 def _audit(options: argparse.Namespace) -> int:
     cluster = _open(options)
     if isinstance(cluster, Unreached):
-        return _fail(cluster.reason)
+        return _fail(f"cannot reach the API server: {cluster.reason}")
     judged = examine(cluster, Policy(grace=options.grace, node_gone_grace=0), options.ipam)
     problems = _problems(cluster, judged.problems)
     pools = [
@@ -97,7 +103,7 @@ def _audit(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     cluster = _open(options)
     if isinstance(cluster, Unreached):
-        return _fail(cluster.reason)
+        return _fail(f"cannot reach the API server: {cluster.reason}")
     judged = examine(cluster, Policy(node_gone_grace=0))
     story, reported = explain(judged, options.address, options.pool)
     problems = [*_problems(cluster, judged.problems), *_unknown_pools(judged, options.pool)]
@@ -124,14 +130,15 @@ def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
     lease = LeaseSettings(options.lease_namespace or _own_namespace(), options.lease_name, options.lease_duration)
     gc = Gc(_opener(options), settings, lease)
     if options.once:
+        configure(verbose=options.verbose, summary_follows=True)
         reached = _opener(options)(stop=Event()).reach()
         if isinstance(reached, Unreached):
-            return _fail(reached.reason)
+            return _fail(f"cannot reach the API server: {reached.reason}")
         gc.listen()
         match gc.once():
             case SweepReport() as report:
                 _warn(list(report.problems))
-                return print_sweep(report, settings)
+                return print_sweep(report, settings, sys.stdout)
             case HeldBy(holder):
                 print(f"{holder} holds lease {lease.namespace}/{lease.name} and sweeps: nothing to do here")
                 return OK
@@ -163,46 +170,64 @@ def _own_namespace() -> str:
 
 
 def _gc_files(options: argparse.Namespace, settings: Settings) -> int:
+    configure(verbose=options.verbose, summary_follows=True)
     cluster = _open_files(options)
     report = Sweep(cluster, settings, Event().wait).run()
     problems = _problems(cluster, report.problems)
     if cluster.problems:  # that no pod was read needs no further explanation then
         problems = [problem for problem in problems if problem != NO_PODS]
-    return _finish(options, cluster, problems, print_sweep(report, settings))
+    # With the objects on standard output, what is said for people goes beside it.
+    out = sys.stderr if options.write == STANDARD_OUTPUT else sys.stdout
+    return _finish(options, cluster, problems, print_sweep(report, settings, out))
 
 
-def print_sweep(report: SweepReport, settings: Settings) -> int:
+def print_sweep(report: SweepReport, settings: Settings, out: TextIO) -> int:
     """Print a sweep; its exit status."""
-    print(sweep_text(report, may_release=settings.ceiling is not Ceiling.OBSERVE), file=sys.stdout)
+    print(sweep_text(report, may_release=settings.ceiling is not Ceiling.OBSERVE), file=out)
     return OK if report.complete else COULD_NOT
 
 
 def _release(options: argparse.Namespace) -> int:
     cluster = _open(options)
     if isinstance(cluster, Unreached):
-        return _fail(cluster.reason)
+        return _fail(f"cannot reach the API server: {cluster.reason}")
     default = Policy()
     proposal = propose(cluster, default, options.address, options.pool, options.record)
     if not isinstance(proposal, Proposal):
         return _outcome(proposal)
     print(proposal.finding.message, file=sys.stderr)
+    if not options.yes and not sys.stdin.isatty():
+        return _fail("there is nobody to ask; say --yes")
     if not options.yes and not _confirmed(f"Release {options.address} from {options.pool}?"):
-        return _outcome(CouldNot("not confirmed; say --yes where nobody can be asked"))
-    outcome = release_by_hand(cluster, default, proposal, Event().wait)
-    return _finish(options, cluster, [], _outcome(outcome))
+        print("not released", file=sys.stderr)
+        return REFUSED
+    return _did(options, cluster, release_by_hand(cluster, default, proposal, Event().wait))
 
 
 def _restore(options: argparse.Namespace) -> int:
     cluster = _open(options)
     if isinstance(cluster, Unreached):
-        return _fail(cluster.reason)
-    outcome = restore_by_hand(cluster, Policy(), options.address, options.pool, Event().wait)
-    return _finish(options, cluster, [], _outcome(outcome))
+        return _fail(f"cannot reach the API server: {cluster.reason}")
+    return _did(options, cluster, restore_by_hand(cluster, Policy(), options.address, options.pool, Event().wait))
+
+
+def _did(options: argparse.Namespace, cluster: Files | ApiServer, outcome: Did | Refused | CouldNot) -> int:
+    """Say what was done by hand, here and as Events on the pool; over files, write it down."""
+    status = _outcome(outcome)
+    if not isinstance(outcome, Did):
+        return status
+    if isinstance(cluster, Files):
+        return _finish(options, cluster, [], status)
+    from poolwarden.gc.tell import tell  # noqa: PLC0415 - only a cluster has Events
+
+    _warn(list(tell(cluster, outcome.notices, instance="poolwarden-cli")))
+    return status
 
 
 def _unknown_pools(judged: Judged, names: list[str]) -> list[str]:
     known = {pool.ref.name for pool in pools_of(judged.snapshot)}
-    return [f"--pool: there is no pool {name!r}" for name in names if name not in known]
+    there = f"there are: {', '.join(sorted(known))}" if known else "none was read"
+    return [f"--pool: there is no pool {name!r}; {there}" for name in names if name not in known]
 
 
 # --- where the objects are --------------------------------------------------------------------------------------------
@@ -266,6 +291,8 @@ def _print(report: dict[str, Any], output: str) -> None:
 
 def _finish(options: argparse.Namespace, cluster: Cluster, problems: list[str], status: int) -> int:
     """Write the resulting objects, say what was wrong, and settle the exit status."""
+    if isinstance(cluster, Files) and not options.write:
+        print("poolwarden: files were not changed; --write OUT would write the result", file=sys.stderr)
     if isinstance(cluster, Files) and options.write:
         match cluster.write(options.write):
             case Unsaved(message):
@@ -289,8 +316,6 @@ def _outcome(outcome: Did | Refused | CouldNot) -> int:
 
 
 def _confirmed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        return False
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 

@@ -6,9 +6,10 @@ import sys
 import structlog
 
 
-def configure(*, verbose: bool) -> None:
-    """Set up structlog once, at the start of a command."""
+def configure(*, verbose: bool, summary_follows: bool = False) -> None:
+    """Set up structlog. On a terminal, what a summary will say (`summary_follows`) is not logged as well."""
     terminal = sys.stderr.isatty()
+    least = logging.DEBUG if verbose else logging.ERROR if terminal and summary_follows else logging.INFO
     renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
@@ -18,6 +19,6 @@ def configure(*, verbose: bool) -> None:
             structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
