@@ -26,7 +26,7 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 	@$(PIP) install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
 	@touch $@
 
-demo: venv ## show what poolwarden does, on files, in seconds
+demo: venv ## show what poolwarden does, on files
 	$(BIN)/python examples/demo.py
 
 test: venv ## run all tests; those on a real API server need Go or KUBEBUILDER_ASSETS (ARGS="-k name" goes to pytest)
@@ -43,7 +43,7 @@ controlplane: ## build etcd, kube-apiserver and so on for the tests (minutes at 
 	$(PYTHON) tests/controlplane/build.py
 
 cluster: venv ## run a control plane to play with, until Ctrl-C
-	PYTHONPATH=tests $(BIN)/python -m controlplane.cluster
+	PYTHONPATH=tests exec $(BIN)/python -m controlplane.cluster
 
 bench: venv ## measure speed and memory
 	$(BIN)/python tests/bench.py

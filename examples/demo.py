@@ -9,8 +9,16 @@ EXAMPLES = Path(__file__).parent
 FLAGS = ["--assume-complete"]
 SCENES = (
     ("force-deleted", "10.60.0.10", "Pods were force-deleted and CNI DEL never ran: three records have no owner."),
-    ("surplus", "10.60.0.10", "A pending pod drew five addresses and can use one; nothing is freed under a living pod."),
-    ("statefulset-restarting", "10.60.0.11", "A StatefulSet pod is restarting: the record of its old UID is kept for it."),
+    (
+        "surplus",
+        "10.60.0.10",
+        "A pending pod drew five addresses and can use one; nothing is freed under a living pod.",
+    ),
+    (
+        "statefulset-restarting",
+        "10.60.0.11",
+        "A StatefulSet pod is restarting: the record of its old UID is kept for it.",
+    ),
     ("conflict", "10.60.0.11", "A running pod uses an address that its pool does not record."),
 )
 SWEEPS = (

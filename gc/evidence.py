@@ -3,6 +3,7 @@
 Everything here is built in one pass over the snapshot and answered in constant time. No verdicts are made here.
 """
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -125,6 +126,7 @@ class Evidence:
         self.pods: dict[Key, Pod] = {pod.key: pod for pod in snapshot.pods.items}
         self.pods_by_uid: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods.items if pod.metadata.uid}
         self.unreadable_pods = {(item.namespace, item.name): item.error for item in snapshot.pods.unreadable}
+        self.unreadable_uids = {uid: item.error for item in snapshot.pods.unreadable for uid in _uids_in(item.raw)}
         self.unreadable_endpoints = {
             (item.namespace, item.name): item.error for item in snapshot.unreadable.get(backend.endpoint_kind, ())
         }
@@ -627,6 +629,14 @@ class Evidence:
         """Addresses that stand in pools which cannot be decoded, by the name of such a pool."""
         broken = self.snapshot.unreadable.get(self.backend.pool_kind, ())
         return {a: item.name for item in broken for a in addresses_in(item.raw.decode("utf-8", "replace"))}
+
+
+_UID = re.compile(rb'"uid"\s*:\s*"([^"]+)"')
+
+
+def _uids_in(raw: bytes) -> list[str]:
+    """Every UID in an object's text, its own among them: enough to tell that it may be somebody's."""
+    return [uid.decode("utf-8", "replace") for uid in _UID.findall(raw)]
 
 
 def _names(patterns: Iterable[str], pool: str) -> bool:

@@ -359,8 +359,8 @@ class _Case:
         by_uid = self.evidence.pods_by_uid.get(uid)
         if by_uid is not None:
             return _Present(by_uid)
-        if self.key in self.evidence.unreadable_pods:
-            why = self.evidence.unreadable_pods[self.key]
+        if self.key in self.evidence.unreadable_pods or uid in self.evidence.unreadable_uids:
+            why = self.evidence.unreadable_pods.get(self.key) or self.evidence.unreadable_uids[uid]
             return _Unreadable(f"pod {claimed.namespace}/{claimed.name} cannot be read: {why}")
         return _Gone() if by_name is None else _Replaced(by_name)
 
