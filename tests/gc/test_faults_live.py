@@ -83,8 +83,9 @@ def writes(kind: str) -> Callable[[Request], bool]:
 @pytest.fixture
 def world(control_plane: ControlPlane, namespace: str, bare_node: str) -> Iterator[tuple[Agent, str]]:
     """A pool of two records: one of a pod that was force-deleted without CNI DEL, one of a pod that runs."""
-    files = (*sorted((ROOT / "tests" / "crds").glob("*.yaml")), ROOT / "manifests" / "crd" / "poolguards.yaml")
-    control_plane.kubectl("apply", "--server-side", *(f"--filename={path}" for path in files))
+    crds = sorted((ROOT / "tests" / "crds").glob("*.yaml"))
+    control_plane.kubectl("apply", "--server-side", *(f"--filename={path}" for path in crds))
+    control_plane.kubectl("apply", f"--filename={ROOT / 'manifests' / 'crd' / 'poolguards.yaml'}")
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
     agent = Agent(control_plane, namespace)
     pool = f"faults-{namespace}"

@@ -27,8 +27,8 @@ QUICK = ("--grace", "1s", "--cooldown", "1s")
 @pytest.fixture(scope="module")
 def crds(control_plane: ControlPlane) -> None:
     """The kinds that gc reads are installed."""
-    files = [f"--filename={path}" for path in (*sorted(CRDS.glob("*.yaml")), MANIFESTS / "crd" / "poolguards.yaml")]
-    control_plane.kubectl("apply", "--server-side", *files)
+    control_plane.kubectl("apply", "--server-side", *(f"--filename={path}" for path in sorted(CRDS.glob("*.yaml"))))
+    control_plane.kubectl("apply", f"--filename={MANIFESTS / 'crd' / 'poolguards.yaml'}")
     names = ["crd/spiderippools.spiderpool.spidernet.io", "crd/spiderendpoints.spiderpool.spidernet.io"]
     control_plane.kubectl(
         "wait", "--for=condition=Established", "--timeout=30s", *names, "crd/poolguards.poolwarden.dev"
@@ -240,7 +240,7 @@ def test_the_rights_in_the_manifests_are_enough(leaking: tuple[Agent, str, str])
     """Observing and releasing work with exactly the rights that manifests/ grants; those to observe release nothing."""
     agent, pool, _ = leaking
     plane = agent.plane
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS))
+    plane.kubectl("apply", "-k", str(MANIFESTS))
     account = "system:serviceaccount:poolwarden:poolwarden-gc"
     lease = ("--lease-namespace", "poolwarden", "--lease-duration", "3s")
     sweep(plane, "observe", *lease, user=account)
@@ -248,11 +248,13 @@ def test_the_rights_in_the_manifests_are_enough(leaking: tuple[Agent, str, str])
 
     def refused() -> bool:
         done = poolwarden(plane, "gc", "--once", "--mode", "release", *QUICK, *lease, user=account)
-        return done.returncode == 2 and "cannot delete spiderendpoints" in done.stderr
+        # Kubernetes' own garbage collector may have deleted the endpoint first: then its finalizer is left to us.
+        refusals = ("cannot delete spiderendpoints", "cannot patch spiderendpoints")
+        return done.returncode == 2 and any(refusal in done.stderr for refusal in refusals)
 
     eventually("a release to be refused for want of rights", refused)
     assert agent.records(pool) == before
-    plane.kubectl("apply", "--server-side", "-f", str(MANIFESTS / "components" / "release" / "binding.yaml"))
+    plane.kubectl("apply", "-k", str(MANIFESTS / "components" / "release"))
     eventually(
         "the leak to be freed",
         lambda: (
