@@ -158,6 +158,9 @@ class _Endpoints:
     # --- the NICs of a live pod -----------------------------------------------------------------------------------
 
     def _own(self, endpoint: Endpoint, pod: Pod) -> Iterator[Finding]:
+        names = {item.interface for item in endpoint.items}
+        if "" not in names and len(names) == len(endpoint.items):
+            return  # each NIC has a name of its own, as almost everywhere
         nics = self.evidence.nics(pod)
         proven = pod.running_and_ready and isinstance(nics, CompleteStatus)
         free = isinstance(self.evidence.entitlement(*endpoint.key), NotEntitled)

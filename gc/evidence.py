@@ -135,6 +135,7 @@ class Evidence:
             for item in snapshot.attachments.items
         }
         self._statuses: dict[Key, NetworkStatus | NoStatus | StatusUnreadable] = {}
+        self.unreadable_statuses: dict[Key, str] = {}
         self.shown: dict[str, list[Shower]] = defaultdict(list)
         for address, shower in self._showers():
             self.shown[address].append(shower)
@@ -149,12 +150,16 @@ class Evidence:
         if pod.key not in self._statuses:
             notes = pod.annotations
             text = notes.network_status if notes.network_status is not None else notes.old_network_status
-            self._statuses[pod.key] = parse_network_status(text)
+            status = self._statuses[pod.key] = parse_network_status(text)
+            if isinstance(status, StatusUnreadable):
+                self.unreadable_statuses[pod.key] = status.problem
         return self._statuses[pod.key]
 
     def _showers(self) -> Iterator[tuple[str, Shower]]:
         for pod in self.snapshot.pods.items:
-            if not pod.terminal:
+            if pod.terminal:
+                self.status(pod)  # whether it can be read decides on its own record
+            else:
                 yield from self._shown_by_pod(pod)
         for machine in (*self.snapshot.machines.items, *self.snapshot.machine_instances.items):
             yield from self._shown_by_machine(machine)

@@ -29,7 +29,6 @@ from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.address import Family, family_of, sort_key
 from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.inventory import Backend
-from poolwarden.ipam.network import StatusUnreadable
 from poolwarden.ipam.objects import ContainerStatus, Pod
 from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable, UnparsedOwner
 from poolwarden.ipam.registry import BACKENDS
@@ -371,9 +370,9 @@ class _Case:
             case _Unreadable(problem):
                 return self._incomplete(problem)
             case _Present(pod):
-                status = self.evidence.status(pod)
-                if isinstance(status, StatusUnreadable):
-                    return self._incomplete(f"the network-status of {uid_text(pod)} cannot be read: {status.problem}")
+                problem = self.evidence.unreadable_statuses.get(pod.key, "")
+                if problem:
+                    return self._incomplete(f"the network-status of {uid_text(pod)} cannot be read: {problem}")
                 return None
             case _Replaced(pod) if pod.mirror:
                 message = (
@@ -412,6 +411,8 @@ class _Case:
     def _conflict(self, owner: _Owner) -> Finding | None:
         claimed_uid = owner.pod.metadata.uid if isinstance(owner, _Present) else self.record.uid
         showers = self.evidence.shown.get(self.address, ())
+        if claimed_uid and all(shower.uid == claimed_uid for shower in showers):
+            return None  # nobody else shows it, as almost everywhere
         users = self.judge.users(self.pool, self.address, showers, claimed_uid)
         parties = {_party(user): user for user in users}
         mine = _party_of(owner, claimed_uid)
@@ -478,8 +479,11 @@ class _Case:
         return ""
 
     def _never_attached(self, pod: Pod) -> Finding | None:
-        endpoint, nics = self.endpoint, self.evidence.nics(pod)
-        if endpoint is None or not isinstance(nics, CompleteStatus) or not pod.running_and_ready or self._shown_by(pod):
+        endpoint = self.endpoint
+        if endpoint is None or self._shown_by(pod) or not pod.running_and_ready:
+            return None
+        nics = self.evidence.nics(pod)
+        if not isinstance(nics, CompleteStatus):
             return None
         if not self.evidence.endpoint_agrees(pod, nics, endpoint):
             return None

@@ -19,6 +19,7 @@ from factories import (
     snapshot,
     undecodable,
 )
+from poolwarden.cluster.interface import NotInstalled
 from poolwarden.gc.evidence import CompleteStatus, Evidence, IncompleteStatus, split_ordinal
 from poolwarden.ipam.kinds import NETWORK_ATTACHMENTS
 from poolwarden.ipam.registry import BACKENDS
@@ -142,6 +143,8 @@ def test_pod_ips_stand_for_eth0_without_multus_only() -> None:
     assert [(entry.interface, entry.ips) for entry in found.entries] == [("eth0", (A,))]
     assert isinstance(nics(plain, nad("any")), IncompleteStatus)
     assert isinstance(nics(plain, undecodable(nad("any"))), IncompleteStatus)
+    without = Evidence(snapshot(plain, coverage={NETWORK_ATTACHMENTS: NotInstalled()}), BACKENDS[NAME], NOW)
+    assert isinstance(without.nics(without.pods["default", "app"]), CompleteStatus)
     unread = Evidence(snapshot(plain, coverage={NETWORK_ATTACHMENTS: UNREAD}), BACKENDS[NAME], NOW)
     assert isinstance(unread.nics(unread.pods["default", "app"]), IncompleteStatus)
 
@@ -158,6 +161,9 @@ def test_endpoint_of_a_pod() -> None:
     assert [by_name[name].name for name in ("virt-launcher-vm-a", "app")] == ["vm", "app"]  # type: ignore[union-attr]
     found = evidence(runs, plain, endpoint("vm", {}, uid="x"), endpoint("app", {}, uid="x"))
     assert [found.endpoint_of(thing) for thing in found.pods.values()] == [None, None]
+    del plain["metadata"]["uid"]
+    found = evidence(plain, endpoint("app", {}, uid=""))
+    assert [found.endpoint_of(thing) for thing in found.pods.values()] == [None]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def test_an_endpoint_proves_that_the_address_is_this_ipams() -> None:
     web = pod("web", ips=[A])
     things = (blue({A: web}), web, other())
     assert said(A, *things, endpoint("other", {"eth0": f"{A}@blue"})) == HELD_TWICE
+    assert said(A, *things, endpoint("other", {"eth0": f"{A}@blue", "net1": "10.0.0.11@blue"})) == HELD_TWICE
     assert said(A, *things, endpoint("other", {"eth0": f"{A}@blue"}, uid="older-uid")) == IN_USE
     assert said(A, *things, endpoint("other", {"eth0": "10.0.0.11@blue"})) == IN_USE
     assert said(A, *things) == IN_USE

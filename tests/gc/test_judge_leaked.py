@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
 from factories import (
@@ -17,12 +18,15 @@ from factories import (
     pod,
     ref,
     said,
+    snapshot,
     stateful_set,
     undecodable,
     verdict,
     words,
 )
-from poolwarden.gc.policy import Policy
+from poolwarden.cluster.interface import Unreadable
+from poolwarden.gc.judge import judge
+from poolwarden.gc.policy import Policies, Policy
 from poolwarden.gc.snapshot import Memory
 
 A = "10.0.0.10"
@@ -152,6 +156,18 @@ def test_node_that_cannot_be_decoded() -> None:
     assert with_nodes(undecodable(node("node-2")), memory=memory) == UNREACHABLE
 
 
+def test_node_that_a_live_read_could_not_get() -> None:
+    """It may be there or not: nothing is said of it, where it is the owner's or the owner's is not known."""
+    for name, expected in (("node-2", "Unknown EvidenceIncomplete none"), ("node-3", GONE)):
+        lost = Unreadable("", name, "", "timed out", b"")
+        taken = snapshot(blue({A: RECORD}), ON_NODE_2, node("node-2"))
+        nodes = msgspec.structs.replace(taken.nodes, unreadable=(lost,))
+        (found,) = judge(msgspec.structs.replace(taken, nodes=nodes), Policies(), NOW)
+        assert words(found) == expected
+        (found,) = judge(msgspec.structs.replace(snapshot(blue({A: RECORD})), nodes=nodes), Policies(), NOW)
+        assert words(found) == "Unknown EvidenceIncomplete none"
+
+
 def test_other_nodes_do_not_matter_where_the_node_is_known() -> None:
     """The owner's node is Ready; another one is not."""
     assert with_nodes(node("node-2"), node("node-3", ready=False)) == GONE
@@ -207,6 +223,8 @@ def test_node_that_an_earlier_sweep_saw() -> None:
     assert said(A, record, node("node-1"), node("node-2", ready=False), memory=memory) == UNREACHABLE
     assert said(A, record, node("node-2"), node("node-3", ready=False), memory=memory) == GONE
     assert verdict(A, record, node("node-2"), memory=memory).node == "node-2"
+    silent = endpoint("app", {"eth0": f"{A}@blue"}, node="")
+    assert verdict(A, record, silent, node("node-2"), memory=memory).node == "node-2"
 
 
 # --- a node that is not known ---------------------------------------------------------------------------------------

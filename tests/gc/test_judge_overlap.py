@@ -3,6 +3,7 @@
 import pytest
 
 from factories import (
+    UNREAD,
     Object,
     ago,
     beside,
@@ -21,6 +22,7 @@ from factories import (
     verdict,
     words,
 )
+from poolwarden.ipam.kinds import NETWORK_ATTACHMENTS
 
 A = "10.0.0.10"
 FREE = "Leaked OwnerGone release"
@@ -89,6 +91,8 @@ def test_overlap_on_networks_that_are_apart() -> None:
     things = (*networks(net1="eth1", net2="eth2"), LIVE)
     assert told(*things) == ["None Drift PoolsOverlap none"] * 2
     assert {"apart" in item.message for item in beside(*things)} == {True}
+    unsure = told(*things, coverage={NETWORK_ATTACHMENTS: UNREAD})
+    assert unsure == ["None Conflict PoolsOverlap none"] * 2
     assert said(A, *things) == FREE
 
 

@@ -188,6 +188,18 @@ def test_ippools_say_which_nics_draw_from_the_pool(text: str, expected: str) -> 
     assert judged(ippools(text), ETH0, NET1) == expected
 
 
+def test_every_nic_must_be_named_in_the_endpoint() -> None:
+    """With one of two NICs missing there, a later ADD may be answered with the surplus."""
+    two = app(nics={"net1": B})
+    assert judged(two, NAMED, ETH0, NET1, address=C, held=(A, B, C)) == TOLD
+
+
+def test_nic_of_which_one_address_lies_in_a_pool() -> None:
+    """Where no NAD tells, a NIC with any address of this IPAM's may draw from it."""
+    two = app(nics={"net1": ["192.168.0.9", C]})
+    assert judged(two, NAMED, ETH0) == IN_USE
+
+
 def test_ippool_gives_every_nic_the_same_pools() -> None:
     """`ippool` is that of whichever NIC is attached."""
     notes = {"ipam.spidernet.io/ippool": '{"ipv4":["blue"]}'}

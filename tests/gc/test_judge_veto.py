@@ -319,6 +319,13 @@ def test_an_address_in_an_endpoint_that_cannot_be_read() -> None:
     assert said(A, GONE, starting, endpoint(starting, {"eth0": f"{A}@blue", "net1": "10.0.0.300@blue"})) == KEPT
 
 
+def test_an_endpoint_that_lists_the_address_from_another_pool() -> None:
+    """Where it is not proven that the pools are on networks apart, it may be the same address."""
+    starting = pod("web", phase="Pending")
+    assert said(A, GONE, green(), starting, endpoint(starting, {"eth0": f"{A}@green"})) == KEPT
+    assert said(A, GONE, starting, endpoint(starting, {"eth0": f"{A}@lost"})) == KEPT
+
+
 def test_an_endpoint_that_a_del_left() -> None:
     """Without finalizer and record it answers no ADD: its pod has ended."""
     ended, left = pod("web", phase="Succeeded"), endpoint("web", {"eth0": f"{A}@blue"}, finalizers=())
@@ -327,6 +334,10 @@ def test_an_endpoint_that_a_del_left() -> None:
     assert said(A, GONE, pod("web", phase="Pending"), left) == KEPT
     assert said(A, GONE, left) == KEPT
     assert said(A, blue({A: claim("gone"), "10.0.0.11": ended}), ended, left) == KEPT
+    by_name = blue({A: claim("gone"), "10.0.0.11": claim("web", "")})
+    assert said(A, by_name, ended, left) == KEPT
+    another = blue({A: claim("gone"), "10.0.0.11": claim("web", "old-uid")})
+    assert said(A, another, ended, left) == FREE
     going = pod("web", deadline=ago(minutes=-1))
     assert said(A, GONE, going, left) == FREE
 
