@@ -11,6 +11,7 @@ from poolwarden.gc.evidence import (
     IncompleteStatus,
     NodeGood,
     NotEntitled,
+    Shower,
     uid_text,
 )
 from poolwarden.gc.policy import Mode, Policies
@@ -200,6 +201,8 @@ class _Endpoints:
     def on_two_interfaces(self) -> Iterator[Finding]:
         """Addresses that one pod has on two NICs, by its network-status or its endpoint."""
         for address, showers in self.evidence.shown.items():
+            if len(showers) == 1 and self._one_nic(showers[0]):
+                continue
             names: dict[tuple[str, str], set[str]] = defaultdict(set)
             for shower in showers:
                 if shower.pod is not None:
@@ -225,6 +228,11 @@ class _Endpoints:
                         interface=every[0],
                         subject=f"{key[0]}/{key[1]}",
                     )
+
+    def _one_nic(self, shower: Shower) -> bool:
+        """Whether the only one who shows an address has one NIC by its endpoint as well, as almost everywhere."""
+        endpoint = self.evidence.endpoints.get(shower.pod.key) if shower.pod is not None else None
+        return endpoint is not None and len(endpoint.items) == 1 and endpoint.items[0].interface == shower.interface
 
     # --- pools that are gone, endpoints that are missing ----------------------------------------------------------
 

@@ -35,6 +35,7 @@ def parse_address(text: str) -> IPv4Address | IPv6Address:
     return address
 
 
+@lru_cache(maxsize=65536)
 def canonical(text: str) -> str:
     """The one spelling of an address: dotted IPv4, compressed lower-case IPv6.
 
@@ -51,12 +52,14 @@ def canonical_host(text: str) -> str:
         AddressError: `text` is neither an address nor address/mask.
     """
     host, slash, mask = text.partition("/")
+    if not slash:
+        return canonical(host)
     address = parse_address(host)
     if slash and not (
         mask.isascii() and mask.isdigit() and len(mask) <= LONGEST_MASK and int(mask) <= address.max_prefixlen
     ):
         raise AddressError(f"{text!r} has no valid mask")
-    return str(address)
+    return canonical(host)
 
 
 def family_of(address: str) -> Family:
