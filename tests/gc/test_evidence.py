@@ -129,10 +129,18 @@ def test_incomplete_network_status(thing: Object, why: str) -> None:
     assert why in found.why
 
 
-def test_one_entry_stands_for_one_attachment() -> None:
-    """eth0 is no attachment that the annotation asks for."""
-    asked = pod("app", ips=[A], networks="kube-system/eth0")
-    assert isinstance(nics(asked), IncompleteStatus)
+@pytest.mark.parametrize("default", ["", ', "default": true'])
+def test_one_entry_stands_for_one_attachment(default: str) -> None:
+    """eth0 is no attachment that the annotation asks for, whether it is marked as the default or not."""
+    status = f'[{{"name": "kube-system/eth0", "interface": "eth0"{default}}}]'
+    assert isinstance(nics(pod("app", status=status, networks="kube-system/eth0")), IncompleteStatus)
+    assert isinstance(nics(pod("app", status=status)), CompleteStatus)
+
+
+def test_another_attachment_is_none_that_was_asked_for() -> None:
+    """Neither its interface nor its network fits."""
+    other = pod("app", ips=[A], nics={"net7": B}, networks="kube-system/net1")
+    assert isinstance(nics(other), IncompleteStatus)
 
 
 def test_pod_ips_stand_for_eth0_without_multus_only() -> None:

@@ -277,6 +277,9 @@ def test_endpoint_that_lists_an_address_recorded_for_nobody_that_can_be_told() -
     odd = blue({A: {"pod": "nonsense"}})
     assert only("EndpointOrphan", odd, endpoint("app", {"eth0": f"{A}@blue"})) == []
     assert only("EndpointStale", odd, NEW, OLD) == [STALE_TOLD]
+    more = endpoint("app", {"eth0": f"{A}@blue", "net1": "10.0.0.12@blue"}, uid="old-uid")
+    assert only("EndpointStale", odd, NEW, more) == [STALE_TOLD]
+    assert only("EndpointStale", blue({A: claim("x", "x-uid")}), NEW, OLD) == [STALE]
     assert only("EndpointOrphan", blue({B: {"pod": "nonsense"}}), endpoint("app", {"eth0": f"{A}@blue"})) == [ORPHAN]
 
 
@@ -347,6 +350,23 @@ def test_items_of_no_address_are_no_proof() -> None:
     owner = pod("app", ips=["10.0.0.12"], nics={"net1": ()})
     bare = endpoint("app", [("net1", ()), ("net1", f"{A}@blue"), ("eth0", "10.0.0.12@blue")])
     assert duplicated(owner, bare) == ["None Drift InterfaceDuplicated none"]
+
+
+def test_duplicate_whose_address_somebody_uses() -> None:
+    """An item is not dropped while a pod shows what it lists."""
+    owner = pod("app", ips=["10.0.0.12"], nics={"net1": B})
+    assert duplicated(owner, TWICE, pod("other", nics={"net1": A})) == [f"{A} Drift InterfaceDuplicated none"]
+
+
+@pytest.mark.parametrize("reason", ["InterfaceDuplicated", "InterfaceEmpty"])
+def test_edits_obey_every_guard_of_an_endpoint(reason: str) -> None:
+    """An endpoint is an object of each pool that it draws from."""
+    observe = Policies(Policy(), {ref("green"): Policy(mode=Mode.OBSERVE)})
+    nics = [("eth0", "10.0.1.10@green"), ("net1", f"{A}@blue"), ("net1", f"{B}@blue"), ("", "10.0.0.12@blue")]
+    owner = pod("app", ips=["10.0.1.10"], nics={"net1": B, "net2": "10.0.0.12"})
+    things = (blue(), green(), owner, endpoint(owner, nics), ETH0, NET1)
+    assert [line.rpartition(" ")[2] for line in only(reason, *things)] == ["repair"]
+    assert [line.rpartition(" ")[2] for line in only(reason, *things, policy=observe)] == ["none"]
 
 
 def test_duplicates_of_an_entitled_owner_are_only_told() -> None:
@@ -471,6 +491,8 @@ def test_address_that_the_endpoint_has_on_another_nic() -> None:
     assert only("AddressOnTwoInterfaces", blue({A: owner}), owner, endpoint("app", {"net1": f"{A}@blue"})) == [TWO_NICS]
     assert only("AddressOnTwoInterfaces", blue({A: owner}), owner, endpoint("app", {"": f"{A}@blue"})) == []
     assert only("AddressOnTwoInterfaces", blue({A: owner}), owner, endpoint("app", {"eth0": f"{A}@blue"})) == []
+    other_nic = endpoint("app", {"eth0": f"{A}@blue", "net1": f"{B}@blue"})
+    assert only("AddressOnTwoInterfaces", blue({A: owner}), owner, other_nic) == []
 
 
 def test_one_address_on_two_nics_without_an_endpoint() -> None:

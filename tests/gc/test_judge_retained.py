@@ -277,7 +277,9 @@ def test_the_policy_for_stateful_sets_is_none_for_machines(rule: RetentionRule) 
 )
 def test_machine_that_exists(workload: Object) -> None:
     """A VM's record names the VM and carries the launcher pod's UID; stopped, the VM keeps it."""
-    assert said(A, blue({A: claim("vm", "launcher-uid")}), workload) == MACHINE
+    found = verdict(A, blue({A: claim("vm", "launcher-uid")}), workload)
+    assert words(found) == MACHINE
+    assert f"{workload['kind']} default/vm entitles it" in found.message
 
 
 def test_machine_that_could_not_be_read() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from factories import (
+    NETWORK_STATUS,
     UNREAD,
     Object,
     ago,
@@ -208,6 +209,28 @@ def test_pod_ips_are_of_the_default_network() -> None:
     things = (blue({A: claim("gone"), "10.0.0.11": live}), live, far, nad("net1", master="eth1"))
     assert said(A, *things, nad("eth0", master="eth2", ipam="host-local")) == FREE
     assert said(A, *things, nad("eth0", master="eth1", ipam="host-local")) == KEPT
+
+
+def test_pod_ips_that_the_default_network_does_not_have() -> None:
+    """They are on a network of which nothing is known, whatever another NIC shows."""
+    live = pod("live", nics={"net1": "10.0.0.11"})
+    nics = {"eth0": "10.9.9.9", "net2": A}
+    odd = pod("far", ips=[A], status=network_status(nics), networks="kube-system/net2")
+    assert said(A, blue({A: claim("gone"), "10.0.0.11": live}), live, odd, nad("net1"), FAR) == KEPT
+
+
+def test_a_default_network_that_is_not_marked_as_such() -> None:
+    """eth0 is it."""
+    live, far = pod("live", nics={"net1": "10.0.0.11"}), pod("far", ips=[A])
+    far["metadata"]["annotations"][NETWORK_STATUS] = f'[{{"name":"kube-system/net2","interface":"eth0","ips":["{A}"]}}]'
+    assert said(A, blue({A: claim("gone"), "10.0.0.11": live}), live, far, nad("net1"), FAR) == FREE
+
+
+def test_pool_bound_to_a_nad_that_is_not_there() -> None:
+    """Its master is unknown, whatever the pool's records show."""
+    live, far = pod("live", nics={"net1": "10.0.0.11"}), pod("far", nics={"net2": A})
+    bound = blue({A: claim("gone"), "10.0.0.11": live}, multus=["kube-system/lost"])
+    assert said(A, bound, live, far, nad("net1"), FAR) == KEPT
 
 
 def test_nad_that_cannot_be_decoded_proves_nothing() -> None:
