@@ -255,13 +255,15 @@ def test_the_rights_in_the_manifests_are_enough(leaking: tuple[Agent, str, str])
     eventually("a release to be refused for want of rights", refused)
     assert agent.records(pool) == before
     plane.kubectl("apply", "-k", str(MANIFESTS / "components" / "release"))
-    eventually(
-        "the leak to be freed",
-        lambda: (
-            poolwarden(plane, "gc", "--once", "--mode", "release", *QUICK, *lease, user=account).returncode == 0
-            and "10.9.0.12" not in agent.records(pool)
-        ),
-    )
+
+    def freed() -> bool:
+        done = poolwarden(plane, "gc", "--once", "--mode", "release", *QUICK, *lease, user=account)
+        return done.returncode == 0 and "10.9.0.12" not in agent.records(pool)
+
+    try:
+        eventually("the leak to be freed", freed)
+    finally:
+        plane.kubectl("delete", "-k", str(MANIFESTS / "components" / "release"))
 
 
 def _phase(plane: ControlPlane, guard: str) -> str:
