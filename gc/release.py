@@ -289,7 +289,8 @@ class Releaser:
             if isinstance(found, Absent):
                 return [Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready]
             if isinstance(found, Found):
-                return self._verified(live.ref, ready, self.live.decoded_pool(found.raw))
+                still = f"{message}; the record is still there, but the write may yet land"
+                return self._verified(live.ref, ready, self.live.decoded_pool(found.raw), Outcome.UNVERIFIED, still)
         return [
             Result(case.entry, Outcome.UNVERIFIED, f"{message}; whether it was made is not known") for case in ready
         ]
@@ -371,14 +372,15 @@ class Releaser:
         return self.live.cluster.now() - entry.last_counted > RECENT_MARK
 
     def _put_back(self, ref: PoolRef, entry: Entry, record: Record, why: str) -> Result:
-        """Restore a record whose owner came back."""
+        """Restore a record that somebody needs, unless the operator has said stop meanwhile: then the mark waits."""
+        objection = self.ask(ref)
+        if objection.why:
+            return Result(entry, Outcome.UNVERIFIED, f"it should be put back ({why}), but {objection.why}")
         match restore(self.live, ref, record.address or record.key, record.raw, self.wait):
             case Done():
-                return Result(entry, Outcome.RESTORED, f"its owner came back: {why}", record.raw)
+                return Result(entry, Outcome.RESTORED, why, record.raw)
             case NotDone(problem):
-                return Result(
-                    entry, Outcome.UNVERIFIED, f"its owner came back ({why}), but its record could not: {problem}"
-                )
+                return Result(entry, Outcome.UNVERIFIED, f"it should be put back ({why}), but could not be: {problem}")
 
 
 class _StaysOut(Struct, frozen=True, tag=True):

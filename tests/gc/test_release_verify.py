@@ -285,14 +285,14 @@ def test_ledger_that_is_full_keeps_the_mark() -> None:
 # --- writes in doubt --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("effect", "outcome"), [(unanswered, Outcome.RELEASED), (lost, Outcome.FAILED)])
+@pytest.mark.parametrize(("effect", "outcome"), [(unanswered, Outcome.RELEASED), (lost, Outcome.UNVERIFIED)])
 def test_write_whose_answer_never_came(effect: Any, outcome: Outcome) -> None:
-    """The pool itself tells whether it was made: released if so, else the record stays and goes in the next sweep."""
+    """The pool tells whether it was made: released if so; else it may yet land, so the mark stays for the next sweep."""
     world = due()
     world.on(POOL_WRITE, effect)
     report = sweep(world)
     assert outcomes(report) == [outcome]
-    assert (A in world.records("blue")) is (outcome is Outcome.FAILED)
+    assert (A in world.records("blue")) is (outcome is Outcome.UNVERIFIED)
     assert len(world.tried(POOL_WRITE)) == 1
     world.later(minutes=1)
     sweep(world)
