@@ -80,23 +80,20 @@ def examine(
             pass
     absent = [name for name in ipams if BACKENDS[name] not in backends]
     problems += [f"{name}: its custom resources are not installed here" for name in absent]
-    if not any(pools_of(snapshot)) and not problems:
-        problems.append(_nothing_checked(chosen, backends, snapshot))
+    if not pools_of(snapshot) and not problems:
+        problems += _nothing_checked(chosen, backends, snapshot)
     problems += needs_of(findings)
     return Judged(at, guards, backends, snapshot, tuple(findings), tuple(dict.fromkeys(problems)))
 
 
-def _nothing_checked(chosen: Sequence[Backend], backends: Sequence[Backend], snapshot: Snapshot) -> str:
-    """Why there is not one pool: none was given, none is there, or no IPAM that we know is."""
+def _nothing_checked(chosen: Sequence[Backend], backends: Sequence[Backend], snapshot: Snapshot) -> list[str]:
+    """Why there is not one pool: no IPAM that we know is there, or none was given; no problem if there just is none."""
     if not backends:
-        return f"no IPAM that poolwarden knows is installed here (looked for: {', '.join(b.name for b in chosen)})"
-    for backend in backends:
-        match snapshot.coverage[backend.pool_kind]:
-            case Incomplete(message=message, command=command):
-                return f"nothing was checked: {message}" + (f"; complete it with: {command}" if command else "")
-            case _:
-                pass
-    return f"nothing was checked: there is not one pool of {', '.join(backend.name for backend in backends)}"
+        return [f"no IPAM that poolwarden knows is installed here (looked for: {', '.join(b.name for b in chosen)})"]
+    unread = [c for backend in backends if isinstance(c := snapshot.coverage[backend.pool_kind], Incomplete)]
+    return [
+        f"nothing was checked: {c.message}" + (f"; complete it with: {c.command}" * bool(c.command)) for c in unread
+    ]
 
 
 def needs_of(findings: Iterable[Finding]) -> list[str]:

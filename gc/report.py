@@ -88,7 +88,9 @@ def audit_table(report: Mapping[str, Any]) -> str:
         blocks.append("\n".join(_finding_lines(report["findings"])))
     if not report["complete"]:
         blocks.append("Not everything could be read: what is not told here is not known to be in order.")
-    if report["complete"] or report["findings"]:
+    if report["complete"] and not report["pools"]:
+        blocks.append("There is not one pool: nothing was checked.")
+    elif report["complete"] or report["findings"]:
         blocks.append(_summary(report["findings"]))
     return "\n\n".join(blocks)
 
