@@ -340,7 +340,9 @@ def test_migrated_machine() -> None:
 def test_launcher_that_cannot_be_decoded() -> None:
     """The pod with the record's UID exists, under whatever name: its record is kept."""
     starting = launcher("vm", phase="Pending", uid="launcher-uid")
-    assert said(A, blue({A: claim("vm", "launcher-uid")}), undecodable(starting)) == "Unknown EvidenceIncomplete none"
+    found = verdict(A, blue({A: claim("vm", "launcher-uid")}), undecodable(starting))
+    assert words(found) == "Unknown EvidenceIncomplete none"
+    assert "cannot be read: Invalid" in found.message
     other = launcher("vm2", phase="Pending", uid="other-uid")
     assert said(A, blue({A: claim("vm", "launcher-uid")}), undecodable(other)) == GONE
 

@@ -51,6 +51,9 @@ GONE = blue({A: claim("app")})
 def test_owner_that_cannot_be_decoded() -> None:
     """A pod that cannot be decoded exists: its record is kept, though its UID cannot be compared."""
     assert said(A, GONE, undecodable(pod("app"))) == INCOMPLETE
+    found = verdict(A, blue({A: claim("app", "old-uid")}), undecodable(pod("app")))
+    assert words(found) == INCOMPLETE
+    assert "default/app" in found.message.partition("not known")[2]
 
 
 def test_undecodable_pod_of_another_name_decides_nothing() -> None:
@@ -167,7 +170,9 @@ def test_a_phantom_needs_the_list_of_pods() -> None:
 
 def test_endpoint_that_cannot_be_decoded() -> None:
     """Without the owner's endpoint neither its node nor what must go first is known."""
-    assert said(A, GONE, undecodable(endpoint("app", {}))) == INCOMPLETE
+    found = verdict(A, GONE, undecodable(endpoint("app", {})))
+    assert words(found) == INCOMPLETE
+    assert "endpoint default/app" in found.message
     assert said(A, GONE, undecodable(endpoint("other", {}))) == "Leaked OwnerGone release"
 
 
