@@ -16,6 +16,7 @@ from poolwarden.gc.evidence import (
 )
 from poolwarden.gc.policy import Mode, Policies
 from poolwarden.gc.snapshot import covers
+from poolwarden.ipam.address import sort_key
 from poolwarden.ipam.endpoint import Endpoint, EndpointItem
 from poolwarden.ipam.objects import Pod
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable, UnparsedOwner
@@ -253,7 +254,7 @@ class _Endpoints:
     def missing(self, verdicts: Iterable[Finding]) -> Iterator[Finding]:
         """Live pods that hold a record but no endpoint, told once a pod."""
         told: set[str] = set()
-        for finding in sorted(verdicts, key=lambda item: (item.pool, item.address or "")):
+        for finding in sorted(verdicts, key=lambda item: (item.pool, sort_key(item.address))):
             owner = finding.owner
             if not isinstance(owner, OwnerId) or owner.uid in told or finding.verdict is Verdict.CONFLICT:
                 continue
