@@ -12,7 +12,7 @@ from poolwarden.gc.brakes import Braked
 from poolwarden.gc.course import brake_of
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, by_pool, examine, pools_of
-from poolwarden.gc.guard import POOL_GUARDS, PoolGuard, Released, status_change
+from poolwarden.gc.guard import PoolGuard, Released, status_change
 from poolwarden.gc.live import LiveReads
 from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.policy import Policy
@@ -21,6 +21,7 @@ from poolwarden.gc.repair import NotDone
 from poolwarden.gc.sweep import NO_PODS, NotReleased, Settings, Sweep
 from poolwarden.ipam.inventory import Backend
 from poolwarden.ipam.pool import Pool, Record
+from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding
 

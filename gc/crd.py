@@ -9,10 +9,11 @@ import yaml
 from msgspec import Struct
 
 from poolwarden.cluster.interface import Absent, Cluster, Complete, Failed, Found, Outdated, Unread, Written
-from poolwarden.gc.guard import POOL_GUARDS, PoolGuard
+from poolwarden.gc.guard import PoolGuard
 from poolwarden.gc.pacing import Backoff, tries
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Metadata
+from poolwarden.ipam.pool_guard import POOL_GUARDS
 
 log = structlog.get_logger()
 

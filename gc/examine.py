@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from poolwarden.cluster.interface import Cluster, Doubt, Incomplete, Listing
-from poolwarden.gc.guard import POOL_GUARDS, Guards, PoolGuard, Recollection, read_guards, remember
+from poolwarden.gc.guard import Guards, PoolGuard, Recollection, read_guards, remember
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry, Ledger, Phase
 from poolwarden.gc.policy import Policy
@@ -16,6 +16,7 @@ from poolwarden.gc.snapshot import Memory, Snapshot
 from poolwarden.gc.states import States, Uncounted, count
 from poolwarden.ipam.inventory import Backend
 from poolwarden.ipam.pool import Pool, PoolRef
+from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Finding, Reason
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,33 +12,18 @@ from poolwarden.gc.ledger import Entry, LedgerOwner, Phase
 from poolwarden.gc.policy import Mode, Policies, Policy, Retention, RetentionRule
 from poolwarden.gc.snapshot import Memory, RecordKey, Snapshot, covers
 from poolwarden.gc.states import States, Uncounted
-from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Metadata, Timestamp
 from poolwarden.ipam.pool import PoolRef, RecordsUnreadable
+from poolwarden.ipam.pool_guard import POOL_GUARDS, GuardPoolRef, guard_name
 from poolwarden.ipam.ranges import RangeError, address_set, parse_range
 from poolwarden.ipam.verdict import Reason
 
-POOL_GUARDS = Kind("poolwarden.dev", "v1alpha1", "poolguards", "PoolGuard", namespaced=False)
 MADE_BY = "poolwarden.dev/made-by"
-LONGEST_NAME = 253
 REFRESH = timedelta(minutes=30)
 """An otherwise unchanged status is written again after this long, so that `observedAt` tells that gc lives."""
 MOST_RELEASED = 100
 RECENT = 2 * REFRESH
 """A status older than this is no memory of nodes: they may have come back and gone again unseen."""
-
-
-class GuardPoolRef(Struct, frozen=True):
-    """spec.poolRef."""
-
-    ipam: str
-    name: str
-    namespace: str | None = None
-
-    @property
-    def ref(self) -> PoolRef:
-        """The pool it names."""
-        return PoolRef(self.ipam, self.namespace or "", self.name)
 
 
 Seconds = Annotated[int, Meta(ge=0, le=7 * 86400)]
@@ -170,14 +154,6 @@ class PoolGuard(Struct, frozen=True):
     def untouched(self) -> bool:
         """Whether gc made it and nobody has changed its spec since."""
         return bool(self.metadata.labels) and self.metadata.generation <= 1 and MADE_BY in (self.metadata.labels or {})
-
-
-def guard_name(ref: PoolRef) -> str:
-    """`<ipam>.[<namespace>.]<pool>`; one that is too long for a name is cut, and hashed so that it stays unique."""
-    name = str(ref)
-    if len(name) <= LONGEST_NAME:
-        return name
-    return f"{name[: LONGEST_NAME - 9].rstrip('.-')}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
 def new_guard(ref: PoolRef) -> dict[str, Any]:

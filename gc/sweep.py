@@ -19,7 +19,6 @@ from poolwarden.gc.course import Course, conflict_line, conflicts_told, course_o
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, PoolReport, by_pool, examine, pool_reports, pools_of
 from poolwarden.gc.guard import (
-    POOL_GUARDS,
     PoolGuard,
     Recollection,
     Released,
@@ -37,6 +36,7 @@ from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releas
 from poolwarden.gc.repair import Repair, RepairOutcome, repair
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
+from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId
 

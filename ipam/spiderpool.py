@@ -40,6 +40,7 @@ FINALIZER = GROUP
 POOLS = Kind(GROUP, VERSION, "spiderippools", "SpiderIPPool", namespaced=False)
 ENDPOINTS = Kind(GROUP, VERSION, "spiderendpoints", "SpiderEndpoint", namespaced=True)
 RESERVATIONS = Kind(GROUP, VERSION, "spiderreservedips", "SpiderReservedIP", namespaced=False)
+MULTUS_CONFIGS = Kind(GROUP, VERSION, "spidermultusconfigs", "SpiderMultusConfig", namespaced=True)
 
 
 class PoolSpec(Struct, frozen=True, rename="camel", gc=False):
@@ -79,6 +80,21 @@ class SpiderReservedIP(Struct, frozen=True, gc=False):
 
     metadata: Metadata
     spec: ReservedSpec = ReservedSpec()
+
+
+class MultusConfigSpec(Struct, frozen=True, rename="camel", gc=False):
+    """SpiderMultusConfig.spec, as far as it says which IPAM the network will use."""
+
+    cni_type: str = "custom"
+    disable_ipam: bool = field(name="disableIPAM", default=False)
+    custom_cni: str | None = field(name="customCNI", default=None)
+
+
+class SpiderMultusConfig(Struct, frozen=True, gc=False):
+    """A SpiderMultusConfig: Spiderpool makes a NetworkAttachmentDefinition of the same name from it."""
+
+    metadata: Metadata
+    spec: MultusConfigSpec = MultusConfigSpec()
 
 
 class EndpointNic(Struct, frozen=True, gc=False):

@@ -25,10 +25,10 @@ from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.by_hand import CouldNot, Did, Proposal, Refused, propose, release_by_hand, restore_by_hand
 from poolwarden.gc.examine import Judged, examine, kept_ledgers, pool_reports, pools_of
 from poolwarden.gc.explain import explain
-from poolwarden.gc.guard import POOL_GUARDS
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.report import audit_report, audit_table, sweep_text
 from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
+from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.logs import configure
 

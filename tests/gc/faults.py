@@ -37,7 +37,6 @@ from poolwarden.cluster.interface import (
     WriteOutcome,
     Written,
 )
-from poolwarden.gc.guard import POOL_GUARDS
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.sweep import Settings, Sweep, SweepReport
 from poolwarden.ipam.kinds import (
@@ -49,6 +48,7 @@ from poolwarden.ipam.kinds import (
     VIRTUAL_MACHINES,
     Kind,
 )
+from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.spiderpool import ENDPOINTS, POOLS, RESERVATIONS
 
 T = TypeVar("T")

@@ -18,7 +18,6 @@ from poolwarden.gc.guard import (
     Recollection,
     Released,
     condition,
-    guard_name,
     merged_released,
     new_guard,
     read_guards,
@@ -31,6 +30,7 @@ from poolwarden.gc.policy import Ceiling, Mode, Policies, Policy, Retention, Ret
 from poolwarden.gc.snapshot import Memory
 from poolwarden.ipam.kinds import NODES
 from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.pool_guard import guard_name
 from poolwarden.ipam.ranges import address_set, parse_range
 
 BLUE = ref("blue")

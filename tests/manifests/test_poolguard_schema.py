@@ -9,9 +9,10 @@ import msgspec
 import pytest
 import yaml
 
-from poolwarden.gc.guard import POOL_GUARDS, GuardSpec, GuardStatus
+from poolwarden.gc.guard import GuardSpec, GuardStatus
 from poolwarden.gc.ledger import Phase
 from poolwarden.gc.policy import Mode, Policy, RetentionRule
+from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 
 HERE = Path(__file__).parent

@@ -1,0 +1,85 @@
+"""What is known of the cluster while an object is reviewed: networks and pools, as last heard.
+
+Immutable, so that a review sees one state; the rim (watches, or files) makes a new one when something changes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from poolwarden.ipam.kinds import NETWORK_ATTACHMENTS, Kind
+from poolwarden.ipam.neon import POOLS as NEON_POOLS
+from poolwarden.ipam.neon import NeonPool
+from poolwarden.ipam.objects import Metadata, NetworkAttachment
+from poolwarden.ipam.pool_guard import POOL_GUARDS, GuardPoolRef
+from poolwarden.ipam.spiderpool import (
+    MULTUS_CONFIGS,
+    RESERVATIONS,
+    SpiderIPPool,
+    SpiderMultusConfig,
+    SpiderReservedIP,
+)
+from poolwarden.ipam.spiderpool import POOLS as SPIDER_POOLS
+from poolwarden.ipam.whereabouts import POOLS as WHEREABOUTS_POOLS
+from poolwarden.ipam.whereabouts import WhereaboutsPool
+
+T = TypeVar("T")
+Key = tuple[str, str]
+"""Namespace ("" for cluster-scoped kinds) and name."""
+
+NOT_READ = "has not been read"
+
+
+class Known(Struct, Generic[T], frozen=True):
+    """All objects of one kind, by namespace and name.
+
+    `doubt` says why the collection may lack some or be old ("" if it is whole and fresh): then rules that rest on it
+    warn instead of refusing, and an absent object is not known to be absent.
+    """
+
+    items: Mapping[Key, T]
+    doubt: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether what is not in it does not exist."""
+        return not self.doubt
+
+
+class GuardSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """PoolGuard.spec, as far as rules about other objects need it."""
+
+    pool_ref: GuardPoolRef
+    reserve: tuple[str, ...] | None = None
+
+
+class Guard(Struct, frozen=True, gc=False):
+    """A PoolGuard."""
+
+    metadata: Metadata
+    spec: GuardSpec
+
+
+class Knowledge(Struct, frozen=True):
+    """Everything that rules may know beside the object under review."""
+
+    attachments: Known[NetworkAttachment] = Known({}, NOT_READ)
+    multus_configs: Known[SpiderMultusConfig] = Known({}, NOT_READ)
+    spider_pools: Known[SpiderIPPool] = Known({}, NOT_READ)
+    spider_reservations: Known[SpiderReservedIP] = Known({}, NOT_READ)
+    whereabouts_pools: Known[WhereaboutsPool] = Known({}, NOT_READ)
+    neon_pools: Known[NeonPool] = Known({}, NOT_READ)
+    guards: Known[Guard] = Known({}, NOT_READ)
+
+
+SOURCES: Mapping[str, tuple[Kind, type[Any]]] = {
+    "attachments": (NETWORK_ATTACHMENTS, NetworkAttachment),
+    "multus_configs": (MULTUS_CONFIGS, SpiderMultusConfig),
+    "spider_pools": (SPIDER_POOLS, SpiderIPPool),
+    "spider_reservations": (RESERVATIONS, SpiderReservedIP),
+    "whereabouts_pools": (WHEREABOUTS_POOLS, WhereaboutsPool),
+    "neon_pools": (NEON_POOLS, NeonPool),
+    "guards": (POOL_GUARDS, Guard),
+}
+"""Each field of `Knowledge`: the kind it holds, and the narrow Struct that its objects are decoded to."""
