@@ -165,6 +165,7 @@ class Plumbing(Struct, frozen=True, gc=False):
     ipams: frozenset[str] = frozenset()
     master: str = ""
     pools: frozenset[str] = frozenset()
+    readable: bool = True
 
 
 @lru_cache(maxsize=4096)
@@ -173,8 +174,10 @@ def parse_plumbing(config: str) -> Plumbing:
     try:
         decoded = msgspec.json.decode(config)
     except UNDECODABLE:
-        return Plumbing()
-    top: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
+        return Plumbing(readable=False)
+    if not isinstance(decoded, dict):
+        return Plumbing(readable=False)
+    top: dict[str, Any] = decoded
     chain = top.get("plugins")
     plugins = [plugin for plugin in (chain if isinstance(chain, list) else [top]) if isinstance(plugin, dict)]
     settings = [ipam for plugin in plugins if isinstance(ipam := plugin.get("ipam"), dict)]
