@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a real control plane for those that ask for one."""
+"""Fixtures of all tests: a real control plane for those that ask for one, and the real programs of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from controlplane import build
+from controlplane.multus import Multus
 from controlplane.plane import ControlPlane
+from controlplane.whereabouts import Whereabouts, installed
 
 UNAVAILABLE = pytest.StashKey[str]()
 
@@ -34,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def control_plane_programs(pytestconfig: pytest.Config) -> Mapping[str, Path]:
-    """The paths of etcd, kube-apiserver and so on by name, built where need be; without them the test is skipped."""
+    """The paths of all programs of build.py by name, built where need be; without them the test is skipped."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():  # a build takes minutes: its progress must be seen
@@ -87,6 +89,22 @@ def limited_user(control_plane: ControlPlane) -> Iterator[str]:
     """The name of a user who may do nothing but what the test grants by ``control_plane.grant`` or ``bind``."""
     with control_plane.limited_user() as user:
         yield user
+
+
+@pytest.fixture
+def whereabouts(
+    control_plane: ControlPlane, control_plane_programs: Mapping[str, Path], tmp_path: Path
+) -> Iterator[Whereabouts]:
+    """The real whereabouts plugin on the control plane; its records are gone before the next test starts."""
+    with installed(control_plane, control_plane_programs["whereabouts"], tmp_path) as plugin:
+        yield plugin
+
+
+@pytest.fixture(scope="session")
+def multus(control_plane_programs: Mapping[str, Path]) -> Iterator[Multus]:
+    """Multus' own CmdAdd, to be asked for the names that it gives to a pod's interfaces."""
+    with Multus(control_plane_programs["multus-names"]) as program:
+        yield program
 
 
 def _unique_name(request: pytest.FixtureRequest) -> str:

@@ -1,9 +1,9 @@
-"""Builds the programs of the control plane from their Go modules, once, into a cache folder.
+"""Builds the control plane and the other Go programs of the tests from their modules, once, into a cache folder.
 
 Usage: ``python tests/controlplane/build.py [--optional]``
 
 A program found in the folder named by ``KUBEBUILDER_ASSETS`` is taken from there; only the others are built, each
-into a folder named by a hash of the ``go.mod`` and ``go.sum`` it is made from. This file needs nothing but Python.
+into a folder named by a hash of the sources it is made from. This file needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -34,26 +34,53 @@ class UnavailableError(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Companions:
+    """Files of a Go module that are of use beside the program made from it."""
+
+    module: str
+    sources: tuple[str, ...]  # paths in the module
+    folder: str  # where they are copied to, beside the program
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Where they are, seen from the program's folder."""
+        return tuple(f"{self.folder}/{Path(source).name}" for source in self.sources)
+
+
+@dataclass(frozen=True)
 class Program:
     """One program: the module and package it is built from, and what that takes."""
 
     name: str
     module: str  # a folder of modules/
     package: str
-    cold_seconds: int  # on two cores, with nothing in Go's caches
-    stages: tuple[str, ...] = ()  # kwok's rules, copied from its module into stages/ beside it
+    cold_seconds: int  # on two cores, with nothing in Go's caches but what the programs before it left there
+    companions: Companions | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
         """Everything that must be in a folder for the program to be usable from there."""
-        return (self.name, *(f"stages/{Path(stage).name}" for stage in self.stages))
+        return (self.name, *(self.companions.files if self.companions else ()))
 
 
-KWOK_STAGES = (
-    "kustomize/stage/node/fast/node-initialize.yaml",
-    "kustomize/stage/pod/fast/pod-ready.yaml",
-    "kustomize/stage/pod/fast/pod-complete.yaml",
-    "kustomize/stage/pod/fast/pod-delete.yaml",
+KWOK_STAGES = Companions(
+    "sigs.k8s.io/kwok",
+    (
+        "kustomize/stage/node/fast/node-initialize.yaml",
+        "kustomize/stage/pod/fast/pod-ready.yaml",
+        "kustomize/stage/pod/fast/pod-complete.yaml",
+        "kustomize/stage/pod/fast/pod-delete.yaml",
+    ),
+    "stages",
+)
+WHEREABOUTS_CRDS = Companions(
+    "github.com/k8snetworkplumbingwg/whereabouts",
+    (
+        "doc/crds/whereabouts.cni.cncf.io_ippools.yaml",
+        "doc/crds/whereabouts.cni.cncf.io_nodeslicepools.yaml",
+        "doc/crds/whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml",
+    ),
+    "crds",
 )
 PROGRAMS = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", 85),
@@ -61,6 +88,10 @@ PROGRAMS = (
     Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 120),
     Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 40),
     Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 145, KWOK_STAGES),
+    Program("whereabouts", "whereabouts", "github.com/k8snetworkplumbingwg/whereabouts/cmd", 25, WHEREABOUTS_CRDS),
+    Program("multus-names", "multus", ".", 10),
+    Program("noop-webhook", "admission", "./noop", 2),
+    Program("review-load", "admission", "./load", 2),
 )
 
 
@@ -97,11 +128,14 @@ def _cache_root() -> Path:
 
 def _cache_folder(program: Program) -> Path:
     """Names the folder by all that decides what the program will be: sources, flags and machine."""
+    module = MODULES / program.module
+    sources = sorted(path for path in module.rglob("*") if path.suffix in {".go", ".mod", ".sum"})
+    names = [path.relative_to(module).as_posix() for path in sources if path.suffix == ".go"]
     digest = hashlib.sha256()
-    for part in (*_flags(program), platform.system(), platform.machine()):
+    for part in (*_flags(program), platform.system(), platform.machine(), *names):
         digest.update(part.encode() + b"\0")
-    for file in ("go.mod", "go.sum"):
-        digest.update((MODULES / program.module / file).read_bytes())
+    for source in sources:
+        digest.update(source.read_bytes())
     return _cache_root() / f"{program.module}-{digest.hexdigest()[:16]}"
 
 
@@ -182,24 +216,23 @@ def _build(go: str, program: Program, label: str) -> None:
     partial = folder / f".partial-{program.name}"
     partial.unlink(missing_ok=True)  # of a builder that died
     _run([go, "build", *_flags(program), "-o", str(partial), program.package], program, label)
-    if program.stages:
-        _copy_stages(go, program, folder)
+    if program.companions:
+        _copy(go, program, program.companions, folder)
     partial.rename(folder / program.name)
 
 
-def _copy_stages(go: str, program: Program, folder: Path) -> None:
-    module = program.package.partition("/cmd/")[0]
+def _copy(go: str, program: Program, companions: Companions, folder: Path) -> None:
     answer = subprocess.run(
-        [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module],
+        [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", companions.module],
         cwd=MODULES / program.module,
         env=_go_environment(),
         check=True,
         capture_output=True,
         text=True,
     )
-    (folder / "stages").mkdir(exist_ok=True)
-    for stage in program.stages:
-        shutil.copyfile(Path(answer.stdout.strip()) / stage, folder / "stages" / Path(stage).name)
+    (folder / companions.folder).mkdir(exist_ok=True)
+    for source, file in zip(companions.sources, companions.files, strict=True):
+        shutil.copyfile(Path(answer.stdout.strip()) / source, folder / file)
 
 
 def _run(command: list[str], program: Program, label: str) -> None:
@@ -241,7 +274,10 @@ def _show_progress(process: subprocess.Popen[bytes], label: str, started: float)
 
 
 def _names(programs: Iterable[Program]) -> str:
-    return ", ".join(f"{program.name} with stages/" if program.stages else program.name for program in programs)
+    return ", ".join(
+        f"{program.name} with {program.companions.folder}/" if program.companions else program.name
+        for program in programs
+    )
 
 
 def _say(*lines: str) -> None:

@@ -30,7 +30,7 @@ class Programs:
         self._key = folder / "service-account.key"
         self._token_file = folder / "tokens.csv"
         self._kubeconfig = folder / "kubeconfig-controllers.yaml"
-        self._stages = [folder / Path(stage).name for stage in KWOK_STAGES]
+        self._stages = {paths["kwok"].parent / file: folder / Path(file).name for file in KWOK_STAGES.files}
         self.client = Client(f"https://127.0.0.1:{self._port}", self._certificates / "apiserver.crt", tokens)
         self._etcd = self._server("etcd", *self._etcd_flags())
         self._apiserver = self._server("kube-apiserver", *self._apiserver_flags())
@@ -88,8 +88,8 @@ class Programs:
         self._token_file.write_text("".join(lines))
         self._key.write_text(_private_key())
         self.client.write_kubeconfig(self._kubeconfig, ADMIN)
-        for stage in self._stages if self._kwok else ():
-            stage.write_text(kwok.adapted(self._paths["kwok"].with_name("stages") / stage.name))
+        for stage, copy in self._stages.items() if self._kwok else ():
+            copy.write_text(kwok.adapted(stage))
 
     def _server(self, program: str, *flags: str) -> Server:
         return Server([str(self._paths[program]), *flags], self._folder / f"{program}.log")
@@ -138,7 +138,7 @@ class Programs:
             f"--kubeconfig={self._kubeconfig}",
             f"--manage-nodes-with-label-selector={kwok.LABEL}={kwok.RUNNING}",
             "--cidr=10.244.0.0/16",
-            *(f"--config={stage}" for stage in self._stages),
+            *(f"--config={copy}" for copy in self._stages.values()),
         ]
 
 

@@ -1,0 +1,3 @@
+module poolwarden.dev/controlplane/admission
+
+go 1.25.0

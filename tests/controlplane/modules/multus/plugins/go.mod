@@ -1,0 +1,3 @@
+module github.com/containernetworking/plugins
+
+go 1.25.0
