@@ -5,7 +5,15 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from poolwarden.ipam.address import AddressError, Family, address_of, family_of, number_of, parse_address
+from poolwarden.ipam.address import (
+    LONGEST_MASK,
+    AddressError,
+    Family,
+    address_of,
+    family_of,
+    number_of,
+    parse_address,
+)
 
 
 class RangeError(ValueError):
@@ -46,6 +54,46 @@ def parse_range(text: str) -> AddressRange:
     if int(last) < int(first):
         raise RangeError(f"{text!r} is reversed: its end comes before its start")
     return AddressRange(family_of(str(first)), int(first), int(last))
+
+
+class Network(Struct, frozen=True):
+    """A CIDR: all its addresses, and the one that it was written with."""
+
+    addresses: AddressRange
+    prefix: int
+    written: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether it was written with its first address, that is, without host bits."""
+        return self.written == self.addresses.first
+
+    def __contains__(self, item: AddressRange) -> bool:
+        """Whether a range lies in it as a whole."""
+        own = self.addresses
+        return own.family == item.family and own.first <= item.first and item.last <= own.last
+
+    def __str__(self) -> str:
+        return f"{address_of(self.addresses.family, self.addresses.first)}/{self.prefix}"
+
+
+def parse_network(text: str) -> Network:
+    """Read `address/prefix` as Go's `net.ParseCIDR` does, host bits allowed.
+
+    Raises:
+        RangeError: no such text.
+    """
+    host, slash, mask = text.partition("/")
+    try:
+        address = parse_address(host)
+    except AddressError:
+        raise RangeError(f"{text!r} is no network; allowed: address/prefix") from None
+    bits = address.max_prefixlen
+    if not (slash and mask.isascii() and mask.isdigit() and len(mask) <= LONGEST_MASK and int(mask) <= bits):
+        raise RangeError(f"{text!r} has no valid prefix; allowed: /0 to /{bits} behind an IPv{address.version} address")
+    free = (1 << bits - int(mask)) - 1
+    written = int(address)
+    return Network(AddressRange(family_of(str(address)), written & ~free, written | free), int(mask), written)
 
 
 class AddressSet(Struct, frozen=True):

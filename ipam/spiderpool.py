@@ -280,11 +280,11 @@ def pool_of(wire: SpiderIPPool, reserved: AddressSet) -> Pool:
     """The pool that a SpiderIPPool is, given all reserved addresses."""
     problems: list[str] = []
     configured = address_set(_ranges(wire.spec.ips, problems)) - address_set(_ranges(wire.spec.exclude_ips, problems))
-    entries = _entries(wire.status.allocated_ips)
+    records = records_of(wire.status.allocated_ips)
     flaws = [PoolFlaw("RangeInvalid", problem) for problem in problems]
-    if not isinstance(entries, RecordsUnreadable):
+    if not isinstance(records, RecordsUnreadable):
         flaws += _count_flaws(
-            wire.status, len(entries), configured.size if not problems else wire.status.total_ip_count
+            wire.status, len(records), configured.size if not problems else wire.status.total_ip_count
         )
     return Pool(
         ref=PoolRef(NAME, "", wire.metadata.name),
@@ -292,10 +292,16 @@ def pool_of(wire: SpiderIPPool, reserved: AddressSet) -> Pool:
         resource_version=wire.metadata.resource_version,
         configured=configured,
         ranges=configured - reserved,
-        records=entries if isinstance(entries, RecordsUnreadable) else tuple(map(record_of, entries.items())),
+        records=records,
         flaws=tuple(flaws),
         networks=wire.spec.multus_name or (),
     )
+
+
+def records_of(allocated: Raw) -> tuple[Record, ...] | RecordsUnreadable:
+    """The records of status.allocatedIPs, in whatever form it has."""
+    entries = _entries(allocated)
+    return entries if isinstance(entries, RecordsUnreadable) else tuple(map(record_of, entries.items()))
 
 
 def record_of(entry: tuple[str, Raw]) -> Record:

@@ -1,13 +1,20 @@
 """Sets of addresses, against Python's own sets."""
 
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_interface
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poolwarden.ipam.address import Family
-from poolwarden.ipam.ranges import AddressRange, AddressSet, RangeError, address_set, parse_range
+from poolwarden.ipam.ranges import (
+    AddressRange,
+    AddressSet,
+    RangeError,
+    address_set,
+    parse_network,
+    parse_range,
+)
 
 EDGE = 20  # numbers from 0 to here, of both families
 
@@ -138,3 +145,46 @@ def test_set_as_text() -> None:
     assert str(AddressSet()) == ""
     assert AddressSet().size == 0
     assert "10.0.0.1" not in AddressSet()
+
+
+@given(st.ip_addresses(v=4) | st.ip_addresses(v=6), st.integers(0, 128))
+def test_network(address: IPv4Address | IPv6Address, prefix: int) -> None:
+    """As Python reads an interface, all addresses of its network included."""
+    prefix = min(prefix, address.max_prefixlen)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return
+    found, expected = parse_network(f"{address}/{prefix}"), ip_interface(f"{address}/{prefix}")
+    assert str(found) == str(expected.network)
+    assert found.addresses == parse_range(f"{expected.network[0]}-{expected.network[-1]}")
+    assert found.exact == (expected.ip == expected.network[0])
+    assert found.addresses in found
+    assert found.written == int(address)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "10.0.0.0",
+        "10.0.0.0/",
+        "10.0.0.0/33",
+        "fd00::/129",
+        "10.0.0.0/255.0.0.0",
+        "10.0.0.0/-1",
+        "/8",
+        "10.0.0.0/٣",
+    ],
+)
+def test_no_network(text: str) -> None:
+    """The message names the text."""
+    with pytest.raises(RangeError, match="allowed"):
+        parse_network(text)
+
+
+def test_what_lies_in_a_network() -> None:
+    """A range as a whole, of the same family."""
+    network = parse_network("0.0.0.0/24")
+    assert parse_range("0.0.0.0-0.0.0.255") in network
+    assert parse_range("0.0.0.255-0.0.1.0") not in network
+    assert parse_range("::1") not in network

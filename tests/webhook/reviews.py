@@ -14,7 +14,7 @@ from poolwarden.ipam.spiderpool import MultusConfigSpec, PoolSpec, SpiderIPPool,
 from poolwarden.webhook.answer import Allowed, Answer, Denied, Patched
 from poolwarden.webhook.knowledge import Knowledge, Known
 from poolwarden.webhook.patch import apply
-from poolwarden.webhook.pods import mutate_pod, validate_pod
+from poolwarden.webhook.pod.pods import mutate_pod, validate_pod
 from poolwarden.webhook.review import NULL, Operation, Request, ReviewedKind
 from poolwarden.webhook.settings import RuleSettings
 

@@ -11,8 +11,8 @@ from msgspec import Raw
 from poolwarden.ipam.objects import DEFAULT_NETWORK, MIRROR, NETWORKS
 from poolwarden.webhook.answer import Allowed, Denied, Patched
 from poolwarden.webhook.patch import apply
-from poolwarden.webhook.pods import mutate_pod, validate_pod
-from poolwarden.webhook.pool_lists import DEFAULT_ROUTE_NIC, IPPOOLS
+from poolwarden.webhook.pod.pods import mutate_pod, validate_pod
+from poolwarden.webhook.pod.pool_lists import DEFAULT_ROUTE_NIC, IPPOOLS
 from poolwarden.webhook.review import Operation, Request
 from poolwarden.webhook.settings import RuleSettings
 from webhook.reviews import KNOWLEDGE, Object, pod, request

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from poolwarden.ipam.objects import DEFAULT_NETWORK, NETWORKS
 from poolwarden.webhook.answer import Allowed, Denied
-from poolwarden.webhook.networks import Networks, is_json, parse
-from poolwarden.webhook.pods import RULED, validate_pod
-from poolwarden.webhook.pool_lists import IPPOOL, IPPOOLS, ROUTES, SUBNETS
+from poolwarden.webhook.pod.networks import Networks, is_json, parse
+from poolwarden.webhook.pod.pods import RULED, validate_pod
+from poolwarden.webhook.pod.pool_lists import IPPOOL, IPPOOLS, ROUTES, SUBNETS
 from poolwarden.webhook.settings import DefaultNetwork, RuleSettings
 from webhook.pod_texts import NETWORK_TEXTS, POOL_TEXTS
 from webhook.reviews import KNOWLEDGE, mutated, pod, request

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controlplane.multus import Multus, Named, Pod
 from poolwarden.ipam.objects import NETWORKS
 from poolwarden.webhook.answer import Denied
-from poolwarden.webhook.networks import Networks, parse
+from poolwarden.webhook.pod.networks import Networks, parse
 from poolwarden.webhook.settings import RuleSettings
 from webhook.pod_texts import NETWORK_TEXTS
 from webhook.reviews import NAMESPACE, mutated, networks, reviewed

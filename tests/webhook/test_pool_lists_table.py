@@ -11,7 +11,7 @@ from poolwarden.cluster.interface import Complete
 from poolwarden.ipam.objects import DEFAULT_NETWORK, NETWORKS
 from poolwarden.webhook.answer import Denied
 from poolwarden.webhook.knowledge import Knowledge, Known
-from poolwarden.webhook.pool_lists import DEFAULT_ROUTE_NIC, IPPOOL, IPPOOLS, ROUTES, SUBNET, SUBNETS
+from poolwarden.webhook.pod.pool_lists import DEFAULT_ROUTE_NIC, IPPOOL, IPPOOLS, ROUTES, SUBNET, SUBNETS
 from poolwarden.webhook.settings import DefaultNetwork, RuleSettings
 from webhook.reviews import KNOWLEDGE, mutated, reviewed, said
 

@@ -6,8 +6,8 @@ import pytest
 
 from poolwarden.ipam.objects import NETWORKS
 from poolwarden.webhook.answer import Allowed
+from poolwarden.webhook.pod.workloads import validate_workload
 from poolwarden.webhook.settings import RuleSettings
-from poolwarden.webhook.workloads import validate_workload
 from webhook.reviews import KNOWLEDGE, Object, request
 
 KINDS = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"]

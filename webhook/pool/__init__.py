@@ -1,0 +1,1 @@
+"""Rules about the objects that networks and pools are made of."""
