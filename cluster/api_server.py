@@ -48,6 +48,9 @@ from poolwarden.cluster.wire import (
 
 T = TypeVar("T")
 
+FIELD_MANAGER = "poolwarden"
+"""Under which server-side apply records the fields that are ours."""
+
 _LIST_ATTEMPTS = 3  # a continue token lives 5 to 15 minutes, a page takes a second
 
 
@@ -218,7 +221,9 @@ class ApiServer:
     ) -> WriteOutcome:
         if isinstance(path, Misaddressed):
             return Failed(Doubt.REJECTED, f"cannot {what}: {path.message}")
-        answer = self._exchange.write(method, path, msgspec.json.encode(body), content_type)
+        # JSON is YAML. Two that both set our fields are settled by force: the next apply would repeat it anyway.
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"} if content_type == PatchType.APPLY else {}
+        answer = self._exchange.write(method, path, msgspec.json.encode(body), content_type, query)
         match answer:
             case Response():
                 return _written(answer.body, what)

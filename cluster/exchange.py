@@ -115,13 +115,15 @@ class Exchange:
             case Response():
                 return refusal(answer)
 
-    def write(self, method: str, path: str, body: bytes, content_type: str) -> Response | Failure:
+    def write(
+        self, method: str, path: str, body: bytes, content_type: str, query: Mapping[str, str] = _NOTHING
+    ) -> Response | Failure:
         """One request, never repeated, sent only if the guard allows it now; the answer if it is 2xx."""
         time.sleep(self._bucket.take())
         permission = self._guard()
         if isinstance(permission, Denied):
             return NoAnswer(permission.reason, sent=False, doubt=Doubt.NOT_ALLOWED, final=True)
-        request = self._request(method, path, headers={"content-type": content_type}, body=body)
+        request = self._request(method, path, query=query, headers={"content-type": content_type}, body=body)
         answer = self._send(request, request.connect_timeout + request.read_timeout, _never)
         if isinstance(answer, NoAnswer) or _is_success(answer):
             return answer

@@ -272,6 +272,8 @@ class Files:
 def _patched(
     current: Object, body: Mapping[str, Any] | Sequence[Mapping[str, Any]], kind: PatchType
 ) -> Patched | Stale | Invalid:
+    if kind is PatchType.APPLY:
+        return Invalid("files know no field managers, so nothing can be applied to them")
     if isinstance(body, Mapping) != (kind is PatchType.MERGE):
         return Invalid(f"a {kind} has another shape")
     if isinstance(body, Mapping):

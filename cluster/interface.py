@@ -155,6 +155,9 @@ class PatchType(StrEnum):
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+    """Server-side apply, as our one field manager: the body holds every field of the object that is ours, and takes it
+    over from whoever else set it. It creates what is absent, unless it names `metadata.uid`."""
 
 
 class Cluster(Protocol):

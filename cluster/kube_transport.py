@@ -4,6 +4,9 @@ Import this module only where a cluster is to be reached: `kubernetes` imports i
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from http import HTTPStatus
 from http.client import IncompleteRead
 from pathlib import Path
 from ssl import SSLCertVerificationError
@@ -17,9 +20,9 @@ from kubernetes.client.rest import RESTClientObject
 from urllib3 import exceptions
 
 from poolwarden.cluster.interface import Doubt
-from poolwarden.cluster.transport import Answer, NoAnswer, Request, Response
+from poolwarden.cluster.transport import Answer, Ended, NoAnswer, Request, Response, Stream
 
-_UNAUTHORIZED = 401
+_PIECE = 1 << 20  # bytes read at most at once from one chunk of a stream: an object of a watch is seldom larger
 _NEVER_SENT = (
     exceptions.NewConnectionError,
     exceptions.ConnectTimeoutError,
@@ -45,6 +48,23 @@ class KubeTransport:
 
     def send(self, request: Request) -> Answer:
         """One exchange; a configuration that cannot be used is an answer that asking again will not change."""
+        answer = self._begin(request, whole=True)
+        return answer if isinstance(answer, NoAnswer) else _whole(answer)
+
+    def stream(self, request: Request) -> Stream | Answer:
+        """See `StreamingTransport`."""
+        answer = self._begin(request, whole=False)
+        if isinstance(answer, NoAnswer):
+            return answer
+        if answer.status == HTTPStatus.OK:
+            return _Body(answer)
+        try:
+            return _whole(answer)
+        except exceptions.HTTPError as error:
+            return _no_answer(error)
+
+    def _begin(self, request: Request, *, whole: bool) -> urllib3.BaseHTTPResponse | NoAnswer:
+        """The answer; unless `whole`, its body is yet to be read."""
         try:
             session = self._opened()
             # Made per request: the package refreshes an ageing token here.
@@ -52,14 +72,14 @@ class KubeTransport:
         except Exception as error:  # noqa: BLE001 - the package raises whatever a malformed configuration makes of it
             return NoAnswer(f"no usable cluster configuration: {_line(error)}", sent=False, final=True)
         try:
-            answer = session.exchange(request, headers)
+            answer = session.exchange(request, headers, whole=whole)
         except exceptions.HTTPError as error:
             if isinstance(error, exceptions.SSLError):
                 self._forget(session)
             return _no_answer(error)
-        if answer.status == _UNAUTHORIZED:
+        if answer.status == HTTPStatus.UNAUTHORIZED:
             self._forget(session)
-        return Response(answer.status, answer.data, {name.lower(): value for name, value in answer.headers.items()})
+        return answer
 
     def _opened(self) -> "_Session":
         with self._lock:
@@ -88,7 +108,7 @@ class _Session:
             headers[bearer["key"]] = bearer["value"]
         return headers
 
-    def exchange(self, request: Request, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+    def exchange(self, request: Request, headers: dict[str, str], *, whole: bool) -> urllib3.BaseHTTPResponse:
         query = f"?{urlencode(request.query)}" if request.query else ""
         return self._pool.request(
             request.method,
@@ -98,7 +118,39 @@ class _Session:
             timeout=urllib3.Timeout(connect=request.connect_timeout, read=request.read_timeout),
             retries=False,  # urllib3 repeats a DELETE whose answer was lost unless told not to
             redirect=False,
+            preload_content=whole,
         )
+
+
+class _Body:
+    """A `Stream`."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+        self._pieces: Iterator[bytes] = iter(answer.stream(_PIECE))
+
+    def read(self) -> bytes | Ended | NoAnswer:
+        try:
+            return next(self._pieces)
+        except StopIteration:
+            return Ended()
+        except exceptions.HTTPError as error:
+            return _no_answer(error)
+        except (OSError, ValueError, AttributeError) as error:  # of a TLS socket that is cut while it is being read
+            return NoAnswer(_line(error), sent=True)
+
+    def close(self) -> None:
+        self._answer.close()
+        self._answer.release_conn()
+
+    def cut(self) -> None:
+        # It is no error that the answer has ended, or was closed, by itself.
+        with suppress(OSError, ValueError, RuntimeError):
+            self._answer.shutdown()
+
+
+def _whole(answer: urllib3.BaseHTTPResponse) -> Response:
+    return Response(answer.status, answer.data, {name.lower(): value for name, value in answer.headers.items()})
 
 
 def _configuration(kubeconfig: str, context: str) -> Configuration:

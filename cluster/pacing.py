@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
+_MOST_DOUBLINGS = 64  # far beyond any cap; 1024 make no float any more
 _POLL_SECONDS = 0.1  # how soon a wait for the network notices that the program is stopping
 
 
@@ -51,7 +52,8 @@ def backoff(failures: int, *, base: float, cap: float) -> float:
     Full jitter (anything from nothing to the whole) spreads clients best:
     https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
     """
-    return random.uniform(0, min(cap, base * 2 ** (failures - 1)))  # noqa: S311 - spreads load, hides nothing
+    doublings = min(failures - 1, _MOST_DOUBLINGS)
+    return random.uniform(0, min(cap, base * 2**doublings))  # noqa: S311 - spreads load, hides nothing
 
 
 class Abandoned(Enum):

@@ -1,4 +1,4 @@
-"""One HTTP exchange with the API server, as the client above it sees it.
+"""One HTTP exchange with the API server, or an answer without end, as the client above it sees it.
 
 The seam between the rules of reading and writing (`api_server`) and the network: a fault-injecting transport stands
 here in tests.
@@ -59,4 +59,32 @@ class Transport(Protocol):
 
     def send(self, request: Request) -> Answer:
         """One exchange: never repeated, no redirect followed, nothing raised for what a network can do."""
+        ...
+
+
+class Ended(Struct, frozen=True, tag=True):
+    """The server ended its answer, and in good order."""
+
+
+class Stream(Protocol):
+    """The body of an answer that goes on; one thread reads and closes it."""
+
+    def read(self) -> bytes | Ended | NoAnswer:
+        """The next bytes, at least one, as soon as they arrive. Nothing is raised; after an end there is only the end."""
+        ...
+
+    def close(self) -> None:
+        """Give it up, with its connection."""
+        ...
+
+    def cut(self) -> None:
+        """End a `read` that waits. The one thing that another thread may do."""
+        ...
+
+
+class StreamingTransport(Transport, Protocol):
+    """Carries watches too."""
+
+    def stream(self, request: Request) -> Stream | Answer:
+        """As `send`, but the body of a 200 is still to be read."""
         ...

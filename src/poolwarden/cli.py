@@ -10,11 +10,15 @@ from typing import NoReturn
 COULD_NOT = 2
 EARLIEST_YEAR = 1970
 HIGHEST_RATE = 10_000
+LONGEST_LIFE = 36500
+DNS_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*")
 DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 EPILOG = """exit status: audit, explain: 0 nothing to report, 1 findings, 2 could not check.
+review: 0 allowed, 1 denied, 2 could not check.
 gc: 0 the sweep completed, 2 a part of it could not be done.
-release, restore: 0 done, 1 refused, 2 could not."""
+release, restore: 0 done, 1 refused, 2 could not.
+certs ensure, rotate: 0 done or begun, 2 could not; show: 0 in order, 1 something to do, 2 could not."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,6 +85,21 @@ def count(text: str) -> int:
     return int(text)
 
 
+def dns_name(text: str) -> str:
+    """A DNS name in lower case, or an IP address."""
+    if not DNS_NAME.fullmatch(text) and ":" not in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no DNS name in lower case, nor an IP address")
+    return text if ":" not in text else address(text)
+
+
+def days(text: str) -> int:
+    """A life in days."""
+    number = count(text)
+    if not 1 <= number <= LONGEST_LIFE:
+        raise argparse.ArgumentTypeError(f"{text!r} is no life in days; allowed are 1 to {LONGEST_LIFE}")
+    return number
+
+
 def address(text: str) -> str:
     """A canonical IP address."""
     from poolwarden.ipam.address import AddressError, canonical  # noqa: PLC0415 - only where an address is given
@@ -107,6 +126,9 @@ def parser() -> argparse.ArgumentParser:
     _explain(commands.add_parser("explain", help="the whole story of one address", allow_abbrev=False))
     _release(commands.add_parser("release", help="release one record by hand", allow_abbrev=False))
     _restore(commands.add_parser("restore", help="put a released record back", allow_abbrev=False))
+    _review(commands.add_parser("review", help="what the webhook would make of an object", allow_abbrev=False))
+    _webhook(commands.add_parser("webhook", help="serve the admission webhook", allow_abbrev=False))
+    _certs(commands.add_parser("certs", help="the webhook's certificates", allow_abbrev=False))
     return top
 
 
@@ -171,6 +193,137 @@ def _restore(command: argparse.ArgumentParser) -> None:
     command.add_argument("--write", metavar="OUT", help="with -f: write the resulting objects there")
 
 
+def _review(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-f",
+        "--file",
+        action="extend",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="the object; then files or folders of the cluster's networks and pools",
+    )
+    command.add_argument(
+        "--operation", choices=("CREATE", "UPDATE"), default="CREATE", help="what is done to it (default: CREATE)"
+    )
+    command.add_argument("--old", metavar="FILE", help="with UPDATE: the object as it was")
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=("yaml", "json", "patch"),
+        default="yaml",
+        help="yaml: the object as it would be stored; json: the whole answer; patch: RFC 6902 (default: yaml)",
+    )
+    command.add_argument("--assume-complete", action="store_true", help="what was not given does not exist")
+    _rules(command)
+    command.add_argument("-v", "--verbose", action="store_true", help="log more, to standard error")
+
+
+def _rules(command: argparse.ArgumentParser) -> None:
+    """What no object of a cluster says, and the rules need to know."""
+    rules = command.add_argument_group("what the rules should know of the cluster")
+    rules.add_argument(
+        "--default-network",
+        choices=("unknown", "spiderpool", "other"),
+        default="unknown",
+        help="the IPAM of eth0 where a pod names no default network of its own (default: unknown)",
+    )
+    rules.add_argument(
+        "--default-networks",
+        type=count,
+        default=0,
+        metavar="N",
+        help="how many defaultNetworks Multus is configured with; they take net1 to netN (default: 0)",
+    )
+    rules.add_argument(
+        "--multus-namespace",
+        default="kube-system",
+        metavar="NS",
+        help="where Multus looks for default networks (default: kube-system)",
+    )
+    rules.add_argument(
+        "--lease-duration",
+        type=positive_duration,
+        default=15,
+        metavar="DUR",
+        help="of gc's lease; a shorter cooldown is warned about (default: 15s)",
+    )
+
+
+def _webhook(command: argparse.ArgumentParser) -> None:
+    listens = command.add_argument_group("where it listens")
+    listens.add_argument(
+        "--bind", default="0.0.0.0:8443", metavar="HOST:PORT", help="reviews, by TLS (default: 0.0.0.0:8443)"
+    )
+    listens.add_argument(
+        "--metrics-bind",
+        default="0.0.0.0:8080",
+        metavar="HOST:PORT",
+        help="metrics and probes, in the clear (default: 0.0.0.0:8080)",
+    )
+    for name in ("cert", "key"):
+        default = f"/etc/poolwarden/tls/tls.{'crt' if name == 'cert' else 'key'}"
+        listens.add_argument(f"--tls-{name}", default=default, metavar="FILE", help=f"default: {default}")
+    _rules(command)
+    command.add_argument(
+        "--certificates",
+        choices=("own", "provided"),
+        default="own",
+        help="own: an elected replica makes, renews and publishes them; provided: somebody else does (default: own)",
+    )
+    _certificates(command)
+    _api_server(command.add_argument_group("the cluster"))
+    command.set_defaults(file=[], now=None, assume_complete=False)
+
+
+def _certs(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    helps = {
+        "ensure": "make, renew and publish what is due; several may run at once",
+        "rotate": "begin to replace the CA, then the serving certificate",
+        "show": "both certificates, and what would be done next",
+    }
+    for name, text in helps.items():
+        action = actions.add_parser(name, help=text, allow_abbrev=False)
+        if name == "show":
+            action.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+        else:
+            action.add_argument("--wait", action="store_true", help="until no rotation is under way (takes minutes)")
+        _certificates(action)
+        source = action.add_argument_group("where the objects are")
+        _api_server(source)
+        action.set_defaults(file=[], now=None, assume_complete=False)
+
+
+def _certificates(command: argparse.ArgumentParser) -> None:
+    """What the certificates are for; the webhook takes the same options."""
+    made = command.add_argument_group("the certificates")
+    made.add_argument(
+        "--namespace", type=dns_name, metavar="NS", help="default: our own, or poolwarden outside a cluster"
+    )
+    named = (
+        ("--service", "poolwarden-webhook"),
+        ("--tls-secret", "poolwarden-webhook-tls"),
+        ("--ca-secret", "poolwarden-webhook-ca"),
+        ("--mutating-configuration", "poolwarden"),
+        ("--validating-configuration", "poolwarden"),
+    )
+    for option, default in named:
+        made.add_argument(option, type=dns_name, default=default, metavar="NAME", help=f"default: {default}")
+    made.add_argument(
+        "--dns-name",
+        type=dns_name,
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="one more name or IP address of the webhook; repeatable",
+    )
+    made.add_argument("--ca-days", type=days, default=365, metavar="N", help="life of a CA (default: 365)")
+    made.add_argument(
+        "--leaf-days", type=days, default=90, metavar="N", help="life of a serving certificate (default: 90)"
+    )
+
+
 def _sources(command: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Where the objects are. `several`: one -f takes several files (not where an address could be taken for one)."""
     source = command.add_argument_group("where the objects are")
@@ -185,6 +338,10 @@ def _sources(command: argparse.ArgumentParser, *, several: bool = False) -> None
     )
     source.add_argument("--now", type=moment, metavar="RFC3339", help="with -f: the time to judge at (default: now)")
     source.add_argument("--assume-complete", action="store_true", help="with -f: what was not given does not exist")
+    _api_server(source)
+
+
+def _api_server(source: argparse._ArgumentGroup) -> None:
     source.add_argument(
         "--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the in-cluster account"
     )

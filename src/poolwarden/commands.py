@@ -47,9 +47,10 @@ def run(options: argparse.Namespace) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character shows a question mark
-    missing = options.kubeconfig and not options.file and not Path(options.kubeconfig).exists()
+    kubeconfig = getattr(options, "kubeconfig", "")
+    missing = kubeconfig and not getattr(options, "file", ()) and not Path(kubeconfig).exists()
     if missing:
-        return _fail(f"--kubeconfig: {options.kubeconfig}: no such file")
+        return _fail(f"--kubeconfig: {kubeconfig}: no such file")
     unknown = [name for name in getattr(options, "ipam", ()) if name not in BACKENDS]
     if unknown:
         return _fail(f"--ipam: {unknown[0]!r} is no IPAM that poolwarden knows; allowed: {', '.join(BACKENDS)}")
@@ -59,6 +60,9 @@ def run(options: argparse.Namespace) -> int:
         "explain": _explain,
         "release": _release,
         "restore": _restore,
+        "review": _review,
+        "certs": _certs,
+        "webhook": _webhook,
     }
     try:
         return commands[options.command](options)
@@ -127,7 +131,8 @@ def _gc(options: argparse.Namespace) -> int:
 def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
     from poolwarden.gc.schedule import Gc, LeaseSettings, on_schedule  # noqa: PLC0415 - only gc in a cluster needs it
 
-    lease = LeaseSettings(options.lease_namespace or _own_namespace(), options.lease_name, options.lease_duration)
+    lease_namespace = options.lease_namespace or _own_namespace("kube-system")
+    lease = LeaseSettings(lease_namespace, options.lease_name, options.lease_duration)
     gc = Gc(_opener(options), settings, lease)
     if options.once:
         configure(verbose=options.verbose, summary_follows=True)
@@ -161,12 +166,12 @@ def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
     return OK
 
 
-def _own_namespace() -> str:
-    """The namespace of our own pod; outside a cluster that of its system."""
+def _own_namespace(outside: str) -> str:
+    """The namespace of our own pod; `outside` a cluster."""
     try:
         return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
     except OSError:
-        return "kube-system"
+        return outside
 
 
 def _gc_files(options: argparse.Namespace, settings: Settings) -> int:
@@ -211,6 +216,12 @@ def _restore(options: argparse.Namespace) -> int:
     return _did(options, cluster, restore_by_hand(cluster, Policy(), options.address, options.pool, Event().wait))
 
 
+def _review(options: argparse.Namespace) -> int:
+    from poolwarden.review_commands import run_review  # noqa: PLC0415 - the rules are needed nowhere else
+
+    return run_review(options)
+
+
 def _did(options: argparse.Namespace, cluster: Files | ApiServer, outcome: Did | Refused | CouldNot) -> int:
     """Say what was done by hand, here and as Events on the pool; over files, write it down."""
     status = _outcome(outcome)
@@ -222,6 +233,22 @@ def _did(options: argparse.Namespace, cluster: Files | ApiServer, outcome: Did |
 
     _warn(list(tell(cluster, outcome.notices, instance="poolwarden-cli")))
     return status
+
+
+def _webhook(options: argparse.Namespace) -> int:
+    from poolwarden import webhook_commands  # noqa: PLC0415 - the server is needed nowhere else
+
+    return webhook_commands.run(options, _opener(options), _own_namespace("poolwarden"))
+
+
+def _certs(options: argparse.Namespace) -> int:
+    from poolwarden import cert_commands  # noqa: PLC0415 - cryptography is for the webhook alone
+
+    configure(verbose=options.verbose, summary_follows=True)
+    cluster = _open(options)
+    if isinstance(cluster, Unreached):
+        return _fail(f"cannot reach the API server: {cluster.reason}")
+    return cert_commands.run(options, cluster, _own_namespace("poolwarden"))
 
 
 def _unknown_pools(judged: Judged, names: list[str]) -> list[str]:

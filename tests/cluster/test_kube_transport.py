@@ -3,18 +3,20 @@
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kubernetes.config import incluster_config
 
 from poolwarden.cluster.interface import Doubt
 from poolwarden.cluster.kube_transport import KubeTransport
-from poolwarden.cluster.transport import NoAnswer, Request, Response
+from poolwarden.cluster.transport import Ended, NoAnswer, Request, Response, Stream
 
 OK = b"HTTP/1.1 200 OK\r\nDate: Sat, 10 Jan 2026 12:00:00 GMT\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
@@ -194,6 +196,75 @@ def test_tls_that_fails(tmp_path: Path, listen: Listen) -> None:
     assert isinstance(sender.send(REQUEST), NoAnswer)
     kubeconfig(tmp_path, listen(OK).url)
     assert isinstance(sender.send(REQUEST), Response)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def opened(folder: Path, url: str) -> Stream:
+    """The body of a 200 that is yet to be read."""
+    answer = transport(folder, url).stream(REQUEST)
+    assert not isinstance(answer, Response | NoAnswer)
+    return answer
+
+
+def test_stream(tmp_path: Path, listen: Listen) -> None:
+    """What is sent arrives at once, while the answer goes on; when the server falls silent, it is left."""
+    listener = listen(CHUNKED + b"2\r\nab\r\n3\r\ncde\r\n", close=False)
+    stream = opened(tmp_path, listener.url)
+    assert [stream.read(), stream.read()] == [b"ab", b"cde"]
+    end = stream.read()
+    assert isinstance(end, NoAnswer)
+    assert "timed out" in end.message
+    stream.close()
+    assert "authorization: Bearer t1\r\n" in listener.heard[0].decode()
+
+
+@pytest.mark.parametrize("end", [b"0\r\n\r\n", b"0\r\na: b\r\n\r\n"])
+def test_stream_that_ends(tmp_path: Path, listen: Listen, end: bytes) -> None:
+    """The end in good order is told from a broken connection, and there is nothing behind it."""
+    stream = opened(tmp_path, listen(CHUNKED + b"2\r\nab\r\n" + end).url)
+    assert [stream.read() for _ in range(3)] == [b"ab", Ended(), Ended()]
+    stream.close()
+
+
+@pytest.mark.parametrize("rest", [b"", b"5\r\nab", b"5", b"x\r\n"])
+def test_stream_that_breaks(tmp_path: Path, listen: Listen, rest: bytes) -> None:
+    """A connection that is cut within a stream or a chunk is no good end."""
+    stream = opened(tmp_path, listen(CHUNKED + b"2\r\nab\r\n" + rest).url)
+    assert stream.read() == b"ab"
+    assert isinstance(stream.read(), NoAnswer)
+    stream.close()
+
+
+def test_stream_that_is_cut(tmp_path: Path, listen: Listen) -> None:
+    """Another thread may end the wait for bytes; a stream that is over or closed may be cut all the same."""
+    listener = listen(CHUNKED + b"2\r\nab\r\n", close=False)
+    answer = transport(tmp_path, listener.url).stream(msgspec.structs.replace(REQUEST, read_timeout=30))
+    assert not isinstance(answer, Response | NoAnswer)
+    assert answer.read() == b"ab"
+    threading.Timer(0.1, answer.cut).start()
+    started = time.monotonic()
+    assert isinstance(answer.read(), NoAnswer)
+    assert time.monotonic() - started < 5
+    answer.cut()
+    answer.close()
+    answer.cut()
+
+
+def test_stream_that_is_refused(tmp_path: Path, listen: Listen) -> None:
+    """Any other status is a whole answer; what does not come is no answer; a 401 makes credentials be read anew."""
+    refused = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"
+    listener = listen(refused, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\nno", b"", OK)
+    sender = transport(tmp_path, listener.url)
+    assert sender.stream(REQUEST) == Response(401, b"no", {"content-length": "2", "connection": "close"})
+    kubeconfig(tmp_path, listener.url, token="t2")
+    cut, lost = sender.stream(REQUEST), sender.stream(REQUEST)
+    assert isinstance(cut, NoAnswer)
+    assert isinstance(lost, NoAnswer)
+    assert b"Bearer t2" in listener.heard[1]
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
