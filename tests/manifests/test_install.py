@@ -1,20 +1,31 @@
 """What `kubectl apply -k manifests/` installs, and the rights that it gives."""
 
+import base64
 import json
-import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from threading import Event
 
 import pytest
 import yaml
 
+from controlplane.client import ApiError
 from controlplane.plane import SERVICE_ACCOUNT, ControlPlane
 from controlplane.server import wait_for
+from manifests.shipped import COLLECTIONS, MANIFESTS, Object, build, overlay, unregister
+from poolwarden.certs.settings import Settings
+from poolwarden.cluster.kube_transport import KubeTransport
+from poolwarden.webhook.cache import Cache
+from poolwarden.webhook.knowledge import SOURCES
+from poolwarden.webhook.server.config import ServerConfig
+from poolwarden.webhook.server.run import GRACEFUL_SECONDS
 
-MANIFESTS = Path(__file__).parents[2] / "manifests"
 GC = f"{SERVICE_ACCOUNT}poolwarden:poolwarden-gc"
+WEBHOOK = f"{SERVICE_ACCOUNT}poolwarden:poolwarden-webhook"
 
 Right = tuple[str, str, str, str]  # verb, group, resource, the one name that it is for or ""
 
@@ -42,27 +53,33 @@ RELEASE = {
     *rights("spiderpool.spidernet.io", "spiderippools/status", "patch"),
     *rights("spiderpool.spidernet.io", "spiderendpoints", "get patch delete"),
 }
+CERTIFICATES = Settings(namespace="poolwarden")
+KNOWLEDGE = {
+    *(right for kind, _ in SOURCES.values() for right in rights(kind.group, kind.plural, "list watch")),
+    *rights("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get patch", CERTIFICATES.mutating),
+    *rights("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get patch", CERTIFICATES.validating),
+}
+KEEPING = {
+    *rights("", "secrets", "get patch", CERTIFICATES.tls_secret),
+    *rights("", "secrets", "get patch", CERTIFICATES.ca_secret),
+    *rights("", "secrets", "create"),
+    *rights("coordination.k8s.io", "leases", "get patch", CERTIFICATES.service),
+    *rights("coordination.k8s.io", "leases", "create"),
+}
 
 
 @pytest.fixture(scope="module")
-def namespace_made(control_plane: ControlPlane) -> None:
-    """The namespace alone: a dry run makes none, and what goes into it would be refused."""
-    control_plane.kubectl("apply", "--filename", str(MANIFESTS / "namespace.yaml"))
-
-
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> None:
-    """The manifests, applied."""
+def installed(control_plane: ControlPlane) -> Iterator[None]:
+    """The manifests, applied; the webhook configurations go at the end, since nobody answers for them."""
     control_plane.kubectl("apply", "--kustomize", str(MANIFESTS))
+    yield
+    unregister(control_plane)
 
 
 @pytest.fixture
 def release_overlay(tmp_path: Path) -> Path:
     """A kustomization such as an operator writes to let gc release."""
-    manifests = Path(os.path.relpath(MANIFESTS.resolve(), tmp_path.resolve()))
-    overlay = {"resources": [str(manifests)], "components": [str(manifests / "components" / "release")]}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    return tmp_path
+    return overlay(tmp_path, "release")
 
 
 @pytest.fixture
@@ -73,13 +90,23 @@ def released(control_plane: ControlPlane, release_overlay: Path) -> Iterator[Non
     control_plane.kubectl("delete", "clusterrolebinding", "poolwarden-release")
 
 
-def build(plane: ControlPlane, folder: Path) -> list[dict[str, Any]]:
-    """The objects that a kustomization makes."""
-    return list(yaml.safe_load_all(plane.kubectl("kustomize", str(folder)).stdout))
+def deployment(objects: list[Object], component: str) -> Object:
+    """The Deployment of a component among the objects."""
+    (found,) = (
+        item for item in objects if item["kind"] == "Deployment" and item["metadata"]["name"].endswith(component)
+    )
+    return found
 
 
-def rights_of_gc(plane: ControlPlane, namespace: str, expected: set[Right]) -> set[Right]:
-    """What the API server says that gc may do there, once that is as expected or has had time to become so."""
+def container(objects: list[Object], component: str) -> Object:
+    """The one container of that Deployment."""
+    (found,) = deployment(objects, component)["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def rights_of(user: str, plane: ControlPlane, namespace: str, expected: set[Right]) -> set[Right]:
+    """What the API server says that the user may do there, once that is as expected or has had time to become so."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
@@ -87,9 +114,9 @@ def rights_of_gc(plane: ControlPlane, namespace: str, expected: set[Right]) -> s
     }
 
     def ask() -> set[Right]:
-        # --validate=false: else kubectl wants to read the CRDs first, which gc may not
+        # --validate=false: else kubectl wants to read the CRDs first, which our accounts may not
         command = ("create", "--filename=-", "--output=json", "--validate=false")
-        answer = plane.kubectl(*command, input=json.dumps(review), user=GC).stdout
+        answer = plane.kubectl(*command, input=json.dumps(review), user=user).stdout
         return {
             (verb, group, resource, name)
             for rule in json.loads(answer)["status"]["resourceRules"]
@@ -101,22 +128,38 @@ def rights_of_gc(plane: ControlPlane, namespace: str, expected: set[Right]) -> s
         }
 
     with suppress(TimeoutError):  # the comparison of the caller says more
-        wait_for("the rights of gc", lambda: ask() == expected, seconds=10)
+        wait_for(f"the rights of {user}", lambda: ask() == expected, seconds=10)
     return ask()
 
 
+# --- what is installed --------------------------------------------------------------------------------------------
+
+
 def test_everything_is_installed_and_nothing_else(control_plane: ControlPlane) -> None:
-    """The manifests make the CRD, a namespace and an account in it, and the roles, of which release is bound to nobody."""
+    """The manifests make gc and the webhook with their accounts and roles, of which release is bound to nobody."""
     made = sorted(f"{item['kind']}/{item['metadata']['name']}" for item in build(control_plane, MANIFESTS))
     assert made == [
         "ClusterRole/poolwarden-observe",
         "ClusterRole/poolwarden-release",
+        "ClusterRole/poolwarden-webhook",
+        "ClusterRole/poolwarden-webhook-certificates",
         "ClusterRoleBinding/poolwarden-observe",
+        "ClusterRoleBinding/poolwarden-webhook",
+        "ClusterRoleBinding/poolwarden-webhook-certificates",
         "CustomResourceDefinition/poolguards.poolwarden.dev",
+        "Deployment/poolwarden-gc",
+        "Deployment/poolwarden-webhook",
+        "MutatingWebhookConfiguration/poolwarden",
         "Namespace/poolwarden",
+        "PodDisruptionBudget/poolwarden-webhook",
         "Role/poolwarden-lease",
+        "Role/poolwarden-webhook-certificates",
         "RoleBinding/poolwarden-lease",
+        "RoleBinding/poolwarden-webhook-certificates",
+        "Service/poolwarden-webhook",
         "ServiceAccount/poolwarden-gc",
+        "ServiceAccount/poolwarden-webhook",
+        "ValidatingWebhookConfiguration/poolwarden",
     ]
 
 
@@ -134,38 +177,186 @@ def test_the_definition_is_labelled_without_kustomize() -> None:
     assert crd["metadata"]["labels"] == pairs
 
 
-def test_another_namespace_takes_all_along(control_plane: ControlPlane, release_overlay: Path) -> None:
-    """An overlay's `namespace` moves the account, its role and every binding's subject together."""
-    file = release_overlay / "kustomization.yaml"
-    file.write_text(f"namespace: elsewhere\n{file.read_text()}")
-    items = build(control_plane, release_overlay)
+def test_another_namespace_takes_all_along(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """An overlay's `namespace` moves everything together: every binding's subject, and the Service that is called."""
+    items = build(control_plane, overlay(tmp_path, "release", namespace="elsewhere"))
     subjects = [subject["namespace"] for item in items for subject in item.get("subjects", ())]
     homes = [item["metadata"]["namespace"] for item in items if "namespace" in item["metadata"]]
-    assert (len(subjects), len(homes)) == (3, 3)
-    assert {*subjects, *homes} == {"elsewhere"}
+    called = [webhook["clientConfig"]["service"]["namespace"] for item in items for webhook in item.get("webhooks", ())]
+    assert (len(subjects), len(homes), len(called)) == (6, 10, 8)
+    assert {*subjects, *homes, *called} == {"elsewhere"}
 
 
-@pytest.mark.usefixtures("namespace_made")
-def test_the_api_server_accepts_all(control_plane: ControlPlane, release_overlay: Path) -> None:
-    """A dry run of every object, the release binding included, passes the API server without a warning."""
-    result = control_plane.kubectl("apply", "--dry-run=server", "--kustomize", str(release_overlay))
-    assert len(result.stdout.splitlines()) == len(build(control_plane, release_overlay))
-    assert "Warning" not in result.stderr.replace("resource namespaces/poolwarden is missing", "")
+def test_one_image_is_named_for_all(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """Both Deployments run this version, from wherever an overlay's `images` says."""
+    images = [{"name": "poolwarden", "newName": "registry.example/poolwarden"}]
+    items = build(control_plane, overlay(tmp_path, images=images))
+    for component in ("gc", "webhook"):
+        assert container(items, component)["image"] == f"registry.example/poolwarden:{version('poolwarden')}"
+
+
+@pytest.mark.parametrize(
+    ("components", "mode", "pods"),
+    [
+        ((), "--mode=observe", "Ignore"),
+        (("release",), "--mode=opt-in", "Ignore"),
+        (("strict",), "--mode=observe", "Fail"),
+    ],
+    ids=lambda value: "".join(value) if isinstance(value, tuple) else "",
+)
+def test_components_change_one_thing_each(
+    control_plane: ControlPlane, tmp_path: Path, components: tuple[str, ...], mode: str, pods: str
+) -> None:
+    """Release lets gc release where a PoolGuard says so; strict makes pods wait, and nothing else."""
+    items = build(control_plane, overlay(tmp_path, *components))
+    assert mode in container(items, "gc")["args"]
+    policies = {webhook["name"]: webhook["failurePolicy"] for item in items for webhook in item.get("webhooks", ())}
+    assert policies == {
+        "mutate-pods.poolwarden.dev": pods,
+        "validate-pods.poolwarden.dev": pods,
+        "mutate-pools.poolwarden.dev": "Fail",
+        "validate-pools.poolwarden.dev": "Fail",
+        "mutate-networks.poolwarden.dev": "Ignore",
+        "validate-networks.poolwarden.dev": "Ignore",
+        "validate-ranges.poolwarden.dev": "Ignore",
+        "validate-workloads.poolwarden.dev": "Ignore",
+    }
+
+
+def test_the_deployment_is_what_the_program_expects(control_plane: ControlPlane) -> None:
+    """Ports, mount, Secret, Service and times in the manifests are those that the program has by default."""
+    items = build(control_plane, MANIFESTS)
+    pod, webhook = deployment(items, "webhook")["spec"]["template"]["spec"], container(items, "webhook")
+    defaults = ServerConfig()
+    ports = {port["name"]: f"0.0.0.0:{port['containerPort']}" for port in webhook["ports"]}
+    assert ports == {"https": defaults.bind, "metrics": defaults.metrics_bind}
+    mounts = {mount["name"]: Path(mount["mountPath"]) for mount in webhook["volumeMounts"]}
+    assert {defaults.tls_cert.parent, defaults.tls_key.parent} == {mounts["tls"]}
+    secrets = {volume["name"]: volume["secret"] for volume in pod["volumes"] if "secret" in volume}
+    assert secrets["tls"]["secretName"] == CERTIFICATES.tls_secret
+    (service,) = (item["metadata"]["name"] for item in items if item["kind"] == "Service")
+    assert service == CERTIFICATES.service
+    assert pod["terminationGracePeriodSeconds"] > webhook["lifecycle"]["preStop"]["sleep"]["seconds"] + GRACEFUL_SECONDS
+
+
+@pytest.mark.parametrize("components", [(), ("release", "strict")], ids=["default", "components"])
+def test_the_api_server_accepts_all(control_plane: ControlPlane, tmp_path: Path, components: tuple[str, ...]) -> None:
+    """A dry run of every object passes the API server without a warning, the pods under the namespace's restrictions too."""
+    folder = overlay(tmp_path, *components)
+    result = control_plane.kubectl("apply", "--dry-run=server", "--kustomize", str(folder))
+    assert len(result.stdout.splitlines()) == len(build(control_plane, folder))
+    assert "Warning" not in result.stderr
+
+
+# --- rights -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("installed")
 def test_by_default_gc_reads_and_writes_only_its_own(control_plane: ControlPlane) -> None:
     """As installed, gc may read what verdicts rest on, and write its guards, their CRD and events, but nothing of an IPAM."""
-    assert rights_of_gc(control_plane, "default", OBSERVE) == OBSERVE
+    assert rights_of(GC, control_plane, "default", OBSERVE) == OBSERVE
 
 
 @pytest.mark.usefixtures("installed")
 def test_leases_are_gcs_at_home_alone(control_plane: ControlPlane) -> None:
     """In its own namespace, and in no other, gc may take a lease as well."""
-    assert rights_of_gc(control_plane, "poolwarden", OBSERVE | LEASE) == OBSERVE | LEASE
+    assert rights_of(GC, control_plane, "poolwarden", OBSERVE | LEASE) == OBSERVE | LEASE
 
 
-@pytest.mark.usefixtures("released")
+@pytest.mark.usefixtures("installed", "released")
 def test_release_adds_the_two_writes_that_it_takes(control_plane: ControlPlane) -> None:
     """The component release adds the write of a pool's records and of endpoints, and not that of a pool's spec."""
-    assert rights_of_gc(control_plane, "default", OBSERVE | RELEASE) == OBSERVE | RELEASE
+    assert rights_of(GC, control_plane, "default", OBSERVE | RELEASE) == OBSERVE | RELEASE
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_webhook_reads_what_its_rules_know(control_plane: ControlPlane) -> None:
+    """The webhook may watch the kinds that its rules know, and write its own two configurations, and nothing else."""
+    assert rights_of(WEBHOOK, control_plane, "default", KNOWLEDGE) == KNOWLEDGE
+
+
+@pytest.mark.usefixtures("installed")
+def test_secrets_are_the_webhooks_at_home_alone(control_plane: ControlPlane) -> None:
+    """In its own namespace it may keep its two Secrets and its lease as well."""
+    assert rights_of(WEBHOOK, control_plane, "poolwarden", KNOWLEDGE | KEEPING) == KNOWLEDGE | KEEPING
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_webhooks_rights_fill_its_cache(control_plane: ControlPlane) -> None:
+    """With the ServiceAccount's own rights, every kind that the rules know is read to its end."""
+    stop = Event()
+    cache = Cache(KubeTransport(kubeconfig=str(control_plane.kubeconfig(WEBHOOK))))
+    cache.start(stop)
+    try:
+        assert cache.wait(30)
+        assert cache.problems() == ()
+    finally:
+        stop.set()
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "secret", "other", "--namespace=poolwarden"),
+        ("get", "secrets", "--namespace=poolwarden"),
+        ("get", "secret", "poolwarden-webhook-ca", "--namespace=default"),
+        ("get", "pods", "--all-namespaces"),
+        ("get", "lease", "poolwarden-gc", "--namespace=poolwarden"),
+        ("delete", "secret", "poolwarden-webhook-ca", "--namespace=poolwarden"),
+        ("delete", "validatingwebhookconfiguration", "poolwarden"),
+        ("annotate", "validatingwebhookconfiguration", "other", "a=b"),
+        ("annotate", "spiderippool", "any", "a=b"),
+    ],
+    ids=" ".join,
+)
+def test_the_webhook_may_not_more(control_plane: ControlPlane, arguments: tuple[str, ...]) -> None:
+    """What the webhook has no business with is forbidden to it."""
+    result = control_plane.kubectl(*arguments, user=WEBHOOK, check=False)
+    assert "(Forbidden)" in result.stderr
+
+
+# --- certificates and the caBundle --------------------------------------------------------------------------------
+
+
+def bundles(plane: ControlPlane) -> set[str]:
+    """The caBundles of all webhooks, "" where there is none."""
+    configurations = (plane.request("GET", f"{collection}/poolwarden") for collection in COLLECTIONS.values())
+    return {webhook["clientConfig"].get("caBundle", "") for item in configurations for webhook in item["webhooks"]}
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("first", [(), ("--server-side",)], ids=["client-side", "server-side"])
+@pytest.mark.parametrize("again", [(), ("--server-side",)], ids=["client-side-again", "server-side-again"])
+def test_the_ca_bundle_outlives_another_apply(
+    control_plane: ControlPlane, first: tuple[str, ...], again: tuple[str, ...]
+) -> None:
+    """The webhook's own rights publish a caBundle to all webhooks, and applying the manifests again leaves it there."""
+    unregister(control_plane)
+    control_plane.kubectl("apply", "--kustomize", str(MANIFESTS), *first)
+    assert bundles(control_plane) == {""}
+    kubeconfig = ("--kubeconfig", str(control_plane.kubeconfig(WEBHOOK)))
+    command = [sys.executable, "-m", "poolwarden", "certs", "ensure", *kubeconfig, "--namespace", "poolwarden"]
+    subprocess.run(command, check=True, timeout=60)
+    (published,) = bundles(control_plane)
+    assert base64.b64decode(published).startswith(b"-----BEGIN CERTIFICATE-----")
+    for _ in range(2):
+        control_plane.kubectl("apply", "--kustomize", str(MANIFESTS), *again)
+    assert bundles(control_plane) == {published}
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_is_installed_is_called_by_its_service(control_plane: ControlPlane) -> None:
+    """Registered as shipped, the API server asks the Service: nobody is behind it here, which it says of a PoolGuard."""
+    guard = {"apiVersion": "poolwarden.dev/v1alpha1", "kind": "PoolGuard", "metadata": {"name": "spiderpool.any"}}
+    spec = {"poolRef": {"ipam": "spiderpool", "name": "any"}}
+
+    def answer() -> str:
+        try:
+            control_plane.request("POST", "/apis/poolwarden.dev/v1alpha1/poolguards?dryRun=All", guard | {"spec": spec})
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    told = wait_for("the webhooks to be heeded", answer)
+    assert "https://poolwarden-webhook.poolwarden.svc:443/mutate-pools?timeout=5s" in told
