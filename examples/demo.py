@@ -50,6 +50,8 @@ def main() -> None:
             poolwarden("gc", "--once", "--mode", "release", "-f", state, *FLAGS, "--now", now, "--write", after)
             state = after
         poolwarden("audit", "-f", state, *FLAGS, "--now", "2026-11-30T17:41:00Z")
+    print("=== review: what the webhook would make of a pod without interface names\n")
+    poolwarden("review", "-f", "review/pod.yaml", "review/cluster.yaml", "-o", "patch")
 
 
 if __name__ == "__main__":
