@@ -30,9 +30,12 @@ class Recorder:
         self._paths.append(path)
 
     def taken(self) -> list[str]:
-        """The paths, in order; from now on only later ones count."""
+        """The paths, each once, in order; from now on only later ones count.
+
+        The API server patches what it has cached, and asks anew where the stored object turns out to be newer.
+        """
         paths, self._paths = self._paths, []
-        return paths
+        return list(dict.fromkeys(paths))
 
 
 @contextmanager
