@@ -63,9 +63,10 @@ class Reached(Struct, frozen=True, tag=True):
 
 
 class Unreached(Struct, frozen=True, tag=True):
-    """Nobody answers; `reason` is one line for people."""
+    """Nobody answers; `reason` is one line for people. `final`: asking again cannot help."""
 
     reason: str
+    final: bool = False
 
 
 class ApiServer:
@@ -109,7 +110,7 @@ class ApiServer:
     def reach(self) -> Reached | Unreached:
         """Ask once whether anybody answers, so that a program can say in one line that nobody does."""
         answer = self._exchange.read_once("/version", {}, bytes, seconds=self._limits.connect_timeout)
-        return Unreached(answer.message) if isinstance(answer, NoAnswer) else Reached()
+        return Unreached(answer.message, answer.final) if isinstance(answer, NoAnswer) else Reached()
 
     def list(self, resource: Resource, item: type[T], *, namespace: str | None = None) -> Listing[T]:
         """See `Cluster`. One consistent state of all pages; what was read before a failure is returned with it.

@@ -83,6 +83,7 @@ class Fault(Struct, frozen=True):
 
 class _Metadata(Struct, frozen=True):
     name: str | None = None
+    generate_name: str | None = field(name="generateName", default=None)
     namespace: str | None = None
     resource_version: str | None = field(name="resourceVersion", default=None)
 
@@ -256,18 +257,17 @@ def _object(
     kind = header.kind or inherited.kind
     version = header.api_version or inherited.api_version
     metadata = header.metadata or _Metadata()
+    name = metadata.name or metadata.generate_name  # an object that is yet to be made may have no more than that
     if not kind:
         return _misfit(raw, source, line, "object without kind")
     if not version:
         return _misfit(raw, source, line, f"{kind} without apiVersion", kind)
-    if not metadata.name:
+    if not name:
         return _misfit(raw, source, line, f"{kind} without metadata.name", kind)
     if not header.kind:
         raw = Raw(b'{"apiVersion":%b,"kind":%b,%b' % (_quoted(version), _quoted(kind), bytes(raw)[1:]))
     group = version.rpartition("/")[0]
-    return Given(
-        group, kind, metadata.namespace or "", metadata.name, metadata.resource_version or "", raw, source, line
-    )
+    return Given(group, kind, metadata.namespace or "", name, metadata.resource_version or "", raw, source, line)
 
 
 def _misfit(raw: Raw, source: Source, line: int, why: str, kind: str | None = None) -> Fault:

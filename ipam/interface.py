@@ -9,6 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 MAX_BYTES = 15  # IFNAMSIZ is 16 and includes the closing NUL
+MOST_SHOWN = 80  # of a name that is too long, in a message
 RESERVED = frozenset({"all", "default"})  # names of sysctl folders: the kernel refuses them
 
 
@@ -43,7 +44,8 @@ def check_name(name: str) -> ValidName | InvalidName:
     if not name:
         return InvalidName(name, NameRule.EMPTY, "an interface name must not be empty")
     if size > MAX_BYTES:
-        message = f"interface name {name!r} has {size} bytes; at most {MAX_BYTES} are allowed"
+        shown = repr(name if size <= MOST_SHOWN else f"{name[:MOST_SHOWN]}…")
+        message = f"interface name {shown} has {size} bytes; at most {MAX_BYTES} are allowed"
         return InvalidName(name, NameRule.TOO_LONG, message)
     if name in {".", ".."}:
         return InvalidName(name, NameRule.DOTS, f"interface name {name!r} is not allowed: '.' and '..' are folders")

@@ -62,7 +62,7 @@ def allowed() -> Allowed:
 
 def denied(message: str) -> Denied:
     """The object cannot work, or can only corrupt."""
-    return Denied(message)
+    return Denied(encodable(message))
 
 
 def patched(operations: Iterable[Operation], audit: Mapping[str, str]) -> Allowed | Patched:
@@ -110,5 +110,11 @@ def status_of(answer: Denied) -> dict[str, Any]:
     }
 
 
+def encodable(text: str) -> str:
+    """The text without lone surrogates, which JSON of a user may hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _short(warning: str) -> str:
+    warning = encodable(warning)
     return warning if len(warning) <= LONGEST_WARNING else f"{warning[: LONGEST_WARNING - 1]}…"

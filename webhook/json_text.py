@@ -55,6 +55,8 @@ class Malformed(Struct, frozen=True, tag=True):
 
 def parse_list(text: str) -> tuple[Located, ...] | Malformed:
     """The items of a JSON list."""
+    if not text.strip():
+        return Malformed("it is empty; a JSON list is needed")
     try:
         whole = _ANY.decode(text)
         if not isinstance(whole, list):
@@ -66,6 +68,8 @@ def parse_list(text: str) -> tuple[Located, ...] | Malformed:
 
 def parse_object(text: str) -> Located | Malformed:
     """A single JSON object."""
+    if not text.strip():
+        return Malformed("it is empty; a JSON object is needed")
     try:
         whole = _ANY.decode(text)
         if not isinstance(whole, dict):
@@ -125,9 +129,12 @@ def setting(text: str, item: Located, name: str, value: str) -> Edit:
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
     """The text after edits that do not overlap."""
-    for edit in sorted(edits, reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
+    pieces: list[str] = []
+    at = 0
+    for edit in sorted(edits):
+        pieces += text[at : edit.start], edit.text
+        at = edit.end
+    return "".join((*pieces, text[at:]))
 
 
 def type_problem(item: Located, types: Mapping[str, type]) -> str:

@@ -20,11 +20,17 @@ class RuleSettings(Struct, frozen=True):
         default_network: the IPAM of the cluster's default network.
         default_networks: how many cluster-wide default networks (`defaultNetworks` of Multus' own configuration)
             precede those of a pod's annotation: they take net1, net2, ...
+        system_namespaces: where Multus attaches none of these (`systemNamespaces` of its configuration).
         multus_namespace: where Multus looks for a default network that is named without namespace.
         lease_seconds: how long two leaders of gc may overlap at most; a cooldown should be longer.
     """
 
     default_network: DefaultNetwork = DefaultNetwork.UNKNOWN
     default_networks: int = 0
+    system_namespaces: frozenset[str] = frozenset({"kube-system"})
     multus_namespace: str = "kube-system"
     lease_seconds: int = 15
+
+    def preceding(self, namespace: str) -> int:
+        """How many NICs a pod of a namespace has before those of its annotation: `eth0` and the default networks."""
+        return 1 if namespace in self.system_namespaces else 1 + self.default_networks

@@ -10,6 +10,7 @@ from typing import NoReturn
 COULD_NOT = 2
 EARLIEST_YEAR = 1970
 HIGHEST_RATE = 10_000
+HIGHEST_PORT = 65_535
 LONGEST_LIFE = 36500
 DNS_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*")
 DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
@@ -18,6 +19,7 @@ EPILOG = """exit status: audit, explain: 0 nothing to report, 1 findings, 2 coul
 review: 0 allowed, 1 denied, 2 could not check.
 gc: 0 the sweep completed, 2 a part of it could not be done.
 release, restore: 0 done, 1 refused, 2 could not.
+webhook: 0 stopped by a signal, 2 could not start.
 certs ensure, rotate: 0 done or begun, 2 could not; show: 0 in order, 1 something to do, 2 could not."""
 
 
@@ -76,6 +78,19 @@ def rate(text: str) -> float:
     if not 0 < number <= HIGHEST_RATE:
         raise argparse.ArgumentTypeError(f"{text!r} is no rate; allowed are numbers above 0, up to {HIGHEST_RATE}")
     return number
+
+
+def endpoint(text: str) -> str:
+    """HOST:PORT, an IPv6 address in brackets."""
+    host, _, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if (
+        not host
+        or (":" in host and not bracketed)
+        or not (port.isascii() and port.isdigit() and int(port) <= HIGHEST_PORT)
+    ):
+        raise argparse.ArgumentTypeError(f"{text!r} is no HOST:PORT; allowed are forms like 0.0.0.0:8443 and [::]:8443")
+    return text
 
 
 def count(text: str) -> int:
@@ -201,18 +216,19 @@ def _review(command: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="FILE",
-        help="the object; then files or folders of the cluster's networks and pools",
+        help="the object (- for standard input); then files or folders of the cluster's networks and pools",
     )
     command.add_argument(
-        "--operation", choices=("CREATE", "UPDATE"), default="CREATE", help="what is done to it (default: CREATE)"
+        "--operation", choices=("CREATE", "UPDATE"), help="what is done to it (default: UPDATE with --old, else CREATE)"
     )
-    command.add_argument("--old", metavar="FILE", help="with UPDATE: the object as it was")
+    command.add_argument("--old", metavar="FILE", help="the object as it was before an update")
     command.add_argument(
         "-o",
         "--output",
         choices=("yaml", "json", "patch"),
         default="yaml",
-        help="yaml: the object as it would be stored; json: the whole answer; patch: RFC 6902 (default: yaml)",
+        help="yaml: the object as it would be stored, nothing if it is denied; json: the whole answer; "
+        "patch: RFC 6902 (default: yaml)",
     )
     command.add_argument("--assume-complete", action="store_true", help="what was not given does not exist")
     _rules(command)
@@ -236,6 +252,12 @@ def _rules(command: argparse.ArgumentParser) -> None:
         help="how many defaultNetworks Multus is configured with; they take net1 to netN (default: 0)",
     )
     rules.add_argument(
+        "--multus-system-namespace",
+        action="append",
+        metavar="NS",
+        help="where Multus attaches none of them, its systemNamespaces; repeatable (default: kube-system)",
+    )
+    rules.add_argument(
         "--multus-namespace",
         default="kube-system",
         metavar="NS",
@@ -253,10 +275,15 @@ def _rules(command: argparse.ArgumentParser) -> None:
 def _webhook(command: argparse.ArgumentParser) -> None:
     listens = command.add_argument_group("where it listens")
     listens.add_argument(
-        "--bind", default="0.0.0.0:8443", metavar="HOST:PORT", help="reviews, by TLS (default: 0.0.0.0:8443)"
+        "--bind",
+        type=endpoint,
+        default="0.0.0.0:8443",
+        metavar="HOST:PORT",
+        help="reviews, by TLS (default: 0.0.0.0:8443)",
     )
     listens.add_argument(
         "--metrics-bind",
+        type=endpoint,
         default="0.0.0.0:8080",
         metavar="HOST:PORT",
         help="metrics and probes, in the clear (default: 0.0.0.0:8080)",

@@ -19,6 +19,8 @@ from poolwarden.webhook.rules import PATHS
 from poolwarden.webhook.settings import DefaultNetwork, RuleSettings
 
 ALLOWED, DENIED = 0, 1
+POD_PATHS = (PATHS["", "Pod"], PATHS["apps", "Deployment"])
+"""Of kinds that tell the rules nothing about a cluster: who gives such an object may expect it to be reviewed."""
 NAMESPACED_UNLESS = frozenset({"SpiderIPPool", "SpiderReservedIP", "PoolGuard"})
 """The kinds with rules whose objects live in no namespace."""
 
@@ -28,6 +30,7 @@ def rule_settings(options: argparse.Namespace) -> RuleSettings:
     return RuleSettings(
         default_network=DefaultNetwork(options.default_network),
         default_networks=options.default_networks,
+        system_namespaces=frozenset(options.multus_system_namespace or ["kube-system"]),
         multus_namespace=options.multus_namespace,
         lease_seconds=options.lease_duration,
     )
@@ -39,14 +42,18 @@ def run_review(options: argparse.Namespace) -> int:
     old = _only_object(options.old) if options.old else None
     if isinstance(given, str) or isinstance(old, str):
         return _fail(given if isinstance(given, str) else str(old))
-    operation = Operation(options.operation)
+    operation = Operation(options.operation or ("UPDATE" if old else "CREATE"))
     if (operation is Operation.UPDATE) != (old is not None):
         return _fail("--operation UPDATE and --old go together")
     if old is not None and (old.kind, old.name) != (given.kind, given.name):
         return _fail(f"--old: {old.where} is {old.kind} {old.name}, and the object is {given.kind} {given.name}")
-    cluster = Files(read(options.file[1:]), assume_complete=options.assume_complete)
+    around = read(options.file[1:])
+    cluster = Files(around, assume_complete=options.assume_complete)
     if cluster.problems:
         return _fail(*cluster.problems)
+    pods = [item for item in around.objects if PATHS.get((item.group, item.kind)) in POD_PATHS]
+    if pods:
+        _say(f"{pods[0].where}: {pods[0].kind} {pods[0].name}: reviewed is only the object of the first file")
     default = "" if given.kind in NAMESPACED_UNLESS else "default"
     request = request_for(
         bytes(given.raw),
@@ -99,6 +106,10 @@ def _print(outcome: Reviewed, output: str) -> None:
 
 
 def _fail(*messages: str) -> int:
+    _say(*messages)
+    return COULD_NOT
+
+
+def _say(*messages: str) -> None:
     for message in messages:
         print(f"poolwarden: {message}", file=sys.stderr)
-    return COULD_NOT

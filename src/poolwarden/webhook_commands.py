@@ -1,13 +1,18 @@
 """`poolwarden webhook`: knowledge, rules, server and certificates put together."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from threading import Event
 
+import structlog
+
 from poolwarden.cert_commands import settings_of
 from poolwarden.certs.renewal import Opener, Renewal, Status
+from poolwarden.cli import COULD_NOT
+from poolwarden.cluster.api_server import Unreached
 from poolwarden.cluster.kube_transport import KubeTransport
 from poolwarden.review_commands import rule_settings
 from poolwarden.webhook.answer import Answer
@@ -19,6 +24,9 @@ from poolwarden.webhook.server.metrics import Metrics
 from poolwarden.webhook.server.run import serve
 from poolwarden.webhook.settings import RuleSettings
 
+log = structlog.get_logger()
+
+OK = 0
 FIRST_LISTS = 20.0
 """Seconds to wait, not ready, for the first lists: after that a webhook that only warns is better than none."""
 
@@ -26,6 +34,12 @@ FIRST_LISTS = 20.0
 def run(options: argparse.Namespace, opener: Opener, namespace: str) -> int:
     """Serve until SIGTERM. `opener` opens the cluster for the renewal of certificates; `namespace` is our own."""
     settings = settings_of(options, namespace)
+    reached = opener(stop=Event()).reach()
+    if isinstance(reached, Unreached):
+        if reached.final:
+            print(f"poolwarden: {reached.reason}", file=sys.stderr)
+            return COULD_NOT
+        log.warning("the API server does not answer; its answer is awaited", reason=reached.reason)
     config = ServerConfig(
         bind=options.bind,
         metrics_bind=options.metrics_bind,
@@ -42,7 +56,7 @@ def run(options: argparse.Namespace, opener: Opener, namespace: str) -> int:
             (Renewal(opener, settings, told=partial(_show_ends, metrics)),) if options.certificates == "own" else (),
         )
 
-    return serve(config, make)
+    return OK if serve(config, make) == OK else COULD_NOT
 
 
 def application(cache: Cache, settings: RuleSettings, renewals: Sequence[Renewal]) -> Application:

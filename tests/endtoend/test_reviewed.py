@@ -88,7 +88,7 @@ REFUSED: list[tuple[str, Object, str]] = [
     ("empty item", pod({NETWORKS: "a,,b"}), "item 2"),
     ("bad ips", pod({NETWORKS: '[{"name":"a","ips":["10.0.0.999"]}]'}), "10.0.0.999"),
     ("bad MAC", pod({NETWORKS: '[{"name":"a","mac":"x"}]'}), "mac"),
-    ("phantom item", pod({**BASE, IPPOOLS: '[{"ipv4":["p0"]},{"ipv4":["p1"]}]'}), "2 items for 1 NICs"),
+    ("phantom item", pod({**BASE, IPPOOLS: '[{"ipv4":["p0"]},{"ipv4":["p1"]}]'}), "items: 2, NICs of Spiderpool's: 1"),
     ("no family", pod({**BASE, IPPOOLS: '[{"interface":"eth0"}]'}), "neither"),
     ("same pool twice", pod({**BASE, IPPOOLS: '[{"ipv4":["p0","p0"]}]'}), "twice"),
     ("other family", pod({**BASE, IPPOOLS: '[{"ipv6":["p0"]}]'}), "IPv4"),

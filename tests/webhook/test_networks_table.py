@@ -7,7 +7,7 @@ import pytest
 from poolwarden.ipam.objects import DEFAULT_NETWORK, NETWORKS
 from poolwarden.webhook.answer import Denied
 from poolwarden.webhook.settings import RuleSettings
-from webhook.reviews import mutated, networks, reviewed, said
+from webhook.reviews import NAMESPACE, mutated, networks, reviewed, said
 
 NAMED = [
     ("a", "a@net1"),
@@ -19,7 +19,9 @@ NAMED = [
     ("a@foo,b", "a@foo,b@net2"),
     ("a,b@foo,a", "a@net1,b@foo,a@net3"),
     ("a@", "a@net1"),
-    ("a @ foo , b", "a @ foo ,b@net2"),
+    ("a @ foo , b", "a@foo,b@net2"),
+    ("a@ net1 ,b@net2", "a@net1,b@net2"),
+    ("team-b /a@x", "team-b/a@x"),
     ("team-b/a", "team-b/a@net1"),
     ("/a", "/a@net1"),
     ("team-b / a", "team-b/a@net1"),
@@ -61,12 +63,16 @@ KEPT = [
     '[{"name":"a","interfaceRequest":"x"}]',
     '[{"name":"a","interface":"","Interface":"x"}]',
     '[{"name":"a","interface":"net1","default-route":["10.0.0.1"]}]',
+    '[{"name":"a","interface":"net1","default-route":["",null]}]',
+    '[{"name":"a","interface":"net1","portMappings":[{"hostPort":80,"containerPort":8080,"protocol":"tcp"},null]}]',
+    '[{"name":"a","interface":"net1","bandwidth":{"ingressRate":1000}}]',
     '[{"name":"a","interface":"net1","ips":["10.0.0.5","fd00::5/64"]}]',
     '[{"name":"a","interface":"net1","mac":"02-00-00-00-00-01"}]',
     '[{"name":"a","interface":"net1","infiniband-guid":"02:00:00:00:00:00:00:01"}]',
 ]
 REFUSED = [
     ("a@eth0", "'eth0'"),
+    ("a@lo", "'lo'"),
     ("a@0123456789abcdef", "16 bytes"),
     ("a@ééééééé9x", "16 bytes"),
     ("a@é", "'é'"),
@@ -122,6 +128,14 @@ REFUSED = [
     ('[{"name":"a","default-route":["x"]}]', "default-route"),
     ('[{"name":"a","portMappings":{}}]', "portMappings"),
     ('[{"name":"a","bandwidth":[]}]', "bandwidth"),
+    ('[{"name":"a","bandwidth":{"ingressRate":"x"}}]', "bandwidth"),
+    ('[{"name":"a","bandwidth":{"ingressRate":1.5}}]', "bandwidth"),
+    ('[{"name":"a","portMappings":[{"hostPort":"x"}]}]', "portMappings"),
+    ('[{"name":"a","portMappings":[{"hostIP":5}]}]', "portMappings"),
+    ('[{"name":"a","portMappings":[5]}]', "portMappings"),
+    ('[{"name":"a","cni-args":{"x":[1e999]}}]', "cni-args"),
+    ("a," * 1024 + "b", "1025 items"),
+    ("[" + '{"name":"a"},' * 1024 + '{"name":"b"}]', "1025 items"),
 ]
 
 
@@ -196,3 +210,16 @@ def test_keys_that_multus_ignores_are_warned_about() -> None:
     """A slip of the pen would otherwise stay unseen."""
     _, answer = reviewed(networks('[{"name":"a","interface":"x","ifname":"y"}]'))
     assert "'ifname'" in said(answer)
+
+
+def test_the_default_networks_are_not_attached_in_multus_own_namespaces() -> None:
+    """There the pod's own begin at net1."""
+    system = RuleSettings(default_networks=1, system_namespaces=frozenset({NAMESPACE}))
+    assert mutated(networks("a"), settings=system)[NETWORKS] == "a@net1"
+
+
+def test_what_an_item_holds_beside_its_name_is_not_quoted() -> None:
+    """A CNI argument may be a secret."""
+    _, answer = reviewed(networks('[{"name":"a","interface":"eth0","cni-args":{"password":"hunter2"}}]'))
+    assert isinstance(answer, Denied)
+    assert "hunter2" not in answer.message

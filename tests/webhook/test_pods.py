@@ -18,6 +18,7 @@ from poolwarden.webhook.settings import RuleSettings
 from webhook.reviews import KNOWLEDGE, Object, pod, request
 
 BAD = "a@eth0"
+PHANTOM = '[{"interface":"net5","ipv4":["p0"]}]'
 SETTINGS = RuleSettings()
 
 
@@ -70,24 +71,38 @@ def test_the_namespace_is_the_requests() -> None:
     assert answer == Allowed()  # in team-a there is an a as well, in the default namespace there is none
 
 
-def test_a_running_pods_names_are_not_written() -> None:
-    """Its NICs have theirs; an annotation changed later means nothing to them."""
-    update = request(pod({NETWORKS: "a,b"}), old=pod({NETWORKS: "a"}))
-    assert mutate_pod(update, KNOWLEDGE, SETTINGS) == Allowed()
+def test_a_pod_that_is_applied_again_keeps_its_names() -> None:
+    """Its author writes what he wrote at first; named again, nothing has changed, and nothing is refused."""
+    lists = '[{"interface":"eth0","ipv4":["p0"]},{"ipv4":["p1"]}]'
+    written = pod({DEFAULT_NETWORK: "kube-system/base", NETWORKS: "kube-system/v1", IPPOOLS: lists})
+    first = mutate_pod(request(written), KNOWLEDGE, SETTINGS)
+    assert isinstance(first, Patched)
+    stored = apply(written, first.operations)
+    again = mutate_pod(request(written, old=stored), KNOWLEDGE, SETTINGS)
+    assert isinstance(again, Patched)
+    assert apply(written, again.operations) == stored
+    assert validate_pod(request(stored, old=stored), KNOWLEDGE, SETTINGS) == Allowed()
+
+
+def test_what_an_update_leaves_alone_is_not_named() -> None:
+    """A pod that came while the webhook was down is named when its author says something new of its NICs."""
+    old = pod({NETWORKS: "a"})
+    labelled = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    assert mutate_pod(request(labelled, old=old), KNOWLEDGE, SETTINGS) == Allowed()
 
 
 @pytest.mark.parametrize(
     ("before", "after", "fragment"),
     [
         ({NETWORKS: "a"}, {NETWORKS: BAD}, "eth0"),
-        ({NETWORKS: BAD}, {NETWORKS: f"{BAD},b"}, "eth0"),
+        ({NETWORKS: BAD}, {NETWORKS: f"{BAD},b@eth0"}, "item 2"),
         ({NETWORKS: BAD}, {NETWORKS: BAD, IPPOOLS: "["}, IPPOOLS),
-        ({NETWORKS: "a@x", DEFAULT_ROUTE_NIC: "x"}, {NETWORKS: "a@y", DEFAULT_ROUTE_NIC: "x"}, DEFAULT_ROUTE_NIC),
+        ({NETWORKS: "a@x"}, {NETWORKS: "a@x", DEFAULT_ROUTE_NIC: "y"}, DEFAULT_ROUTE_NIC),
         ({}, {NETWORKS: " "}, "empty"),
     ],
 )
 def test_what_an_update_brings_in_is_refused(before: dict[str, str], after: dict[str, str], fragment: str) -> None:
-    """A changed annotation with a fault, and a fault elsewhere that the change makes."""
+    """A new fault in an annotation that it changes."""
     answer = validate_pod(request(pod(after), old=pod(before)), KNOWLEDGE, SETTINGS)
     assert isinstance(answer, Denied)
     assert fragment in answer.message
@@ -99,6 +114,8 @@ def test_what_an_update_brings_in_is_refused(before: dict[str, str], after: dict
         ({NETWORKS: BAD}, {NETWORKS: BAD}),
         ({NETWORKS: BAD}, {NETWORKS: BAD, "label-like": "x"}),
         ({NETWORKS: BAD, IPPOOLS: "["}, {NETWORKS: BAD, IPPOOLS: '[{"interface":"eth0","ipv4":["p0"]}]'}),
+        ({NETWORKS: BAD}, {NETWORKS: f"{BAD},b@net2"}),
+        ({NETWORKS: "a@net1", IPPOOLS: PHANTOM}, {NETWORKS: "a@net1,b@net2", IPPOOLS: PHANTOM}),
         ({NETWORKS: BAD}, {}),
         ({NETWORKS: BAD}, {NETWORKS: "a"}),
     ],
@@ -106,6 +123,17 @@ def test_what_an_update_brings_in_is_refused(before: dict[str, str], after: dict
 def test_what_an_update_leaves_as_it_was_is_not_judged(before: dict[str, str], after: dict[str, str]) -> None:
     """An old pod can always be edited, and mended in steps."""
     assert not isinstance(validate_pod(request(pod(after), old=pod(before)), KNOWLEDGE, SETTINGS), Denied)
+
+
+@pytest.mark.parametrize("before", ["kube-system/v1@net1,kube-system/v2@net2", "kube-system/v1@net1"])
+def test_nics_are_plugged_in_and_out_of_running_pods(before: str) -> None:
+    """Spiderpool read its lists at the first ADD: what no longer fits is told, not refused."""
+    lists = '[{"interface":"net1","ipv4":["p0"]},{"interface":"net2","ipv4":["p1"]}]'
+    old = {NETWORKS: before, IPPOOLS: lists, DEFAULT_ROUTE_NIC: "net1"}
+    answer = validate_pod(request(pod({**old, NETWORKS: "kube-system/v2@net2"}), old=pod(old)), KNOWLEDGE, SETTINGS)
+    assert isinstance(answer, Allowed)
+    assert any(DEFAULT_ROUTE_NIC in text for text in answer.warnings)
+    assert any("no NIC 'net1'" in text for text in answer.warnings)
 
 
 def test_an_update_is_judged_by_one_state_of_the_cluster() -> None:
@@ -130,7 +158,7 @@ def test_what_was_changed_is_said_in_a_warning_and_in_the_audit_log() -> None:
     answer = mutate_pod(request(pod({NETWORKS: "a@foo,b"})), KNOWLEDGE, SETTINGS)
     assert isinstance(answer, Patched)
     assert answer.warnings == (f"metadata.annotations[{NETWORKS}]: interfaces are now foo, net2",)
-    assert answer.audit == {"k8s.v1.cni.cncf.io_networks": "a@foo,b@net2"}
+    assert answer.audit == {"k8s.v1.cni.cncf.io_networks": "foo, net2"}
 
 
 def test_the_patch_applies_and_changes_nothing_else() -> None:

@@ -72,7 +72,7 @@ UNPROVABLE: list[tuple[str, dict[str, str], list[Any], str]] = [
     ("default network unknown", {NETWORKS: "kube-system/v1"}, [P0, P1], "eth0"),
     ("a network that is not there", {**BASE, NETWORKS: "kube-system/mystery"}, [P0, P1], "kube-system/mystery"),
     ("a configuration that is no JSON", {**BASE, NETWORKS: "kube-system/odd"}, [P0, P1], "kube-system/odd"),
-    ("fewer items than NICs", {**BASE, NETWORKS: TWO}, [P0, P1], "3 NICs"),
+    ("fewer items than NICs", {**BASE, NETWORKS: TWO}, [P0, P1], "NICs left for them: 3"),
 ]
 
 
@@ -119,12 +119,14 @@ REFUSED: list[tuple[str, dict[str, str], Any, str]] = [
     ("the other family, too", BASE, [{"interface": "eth0", "ipv6": ["p0"]}], "IPv4"),
     ("a long name", BASE, [on("0123456789abcdef", P0)], "16 bytes"),
     ("a template", BASE, [on("net%d", P0)], "'net%d'"),
+    ("loopback", BASE, [on("lo", P0)], "'lo'"),
+    ("a long pool name", BASE, [{"ipv4": ["x" * 254]}], "a longer one"),
     ("one NIC twice", BASE, [on("eth0", P0), on("eth0", P1)], "'eth0'"),
     ("one NIC twice, with blanks", BASE, [on("eth0", P0), on(" eth0", P1)], "'eth0'"),
     ("no such NIC", BASE, [on("eth0", P0), on("net1", P1)], "no NIC 'net1'"),
-    ("more items than NICs", BASE, [P0, P1], "2 items for 1 NICs"),
+    ("more items than NICs", BASE, [P0, P1], "items: 2, NICs of Spiderpool's: 1"),
     ("a NIC of another IPAM", {**BASE, NETWORKS: "a"}, [on("eth0", P0), on("net1", P1)], "'net1'"),
-    ("more unnamed than can be", {**BASE, NETWORKS: "a"}, [P0, P1], "2 items for 1 NICs"),
+    ("more unnamed than can be", {**BASE, NETWORKS: "a"}, [P0, P1], "items: 2, NICs of Spiderpool's: 1"),
     ("a NIC without item", {**BASE, NETWORKS: "kube-system/v1"}, [on("eth0", P0)], "'net1'"),
     ("mixed, and not provable", {NETWORKS: "kube-system/v1"}, [P0, on("net1", P1)], "some items only"),
 ]
@@ -159,6 +161,9 @@ def test_what_can_only_fail_or_leak_is_refused(annotations: dict[str, str], item
         (ROUTES, '[{"dst":"10.0.0.0/33","gw":"10.0.0.1"}]', "'10.0.0.0/33'"),
         (ROUTES, '[{"dst":"10.0.0.0/16","gw":"fd00::1"}]', "two families"),
         (ROUTES, '[{"dst":5,"gw":"fd00::1"}]', "dst is a number"),
+        (ROUTES, '[{"dst":"10.0.0.0/255.255.0.0","gw":"10.0.0.1"}]', "'10.0.0.0/255.255.0.0'"),
+        (ROUTES, '[{"dst":"fe80::/64","gw":"fe80::1%eth0"}]', "'fe80::1%eth0'"),
+        (ROUTES, '[{"dst":"fe80::%eth0/64","gw":"fe80::1"}]', "'fe80::%eth0/64'"),
         (DEFAULT_ROUTE_NIC, "net7", "'net7'"),
     ],
 )
@@ -176,6 +181,8 @@ def test_the_other_annotations_are_refused_for_what_can_only_fail(annotation: st
         (IPPOOL, '{"ipv4":["p0"],"ipv6":["six"]}'),
         (SUBNET, '{"ipv4":["s"]}'),
         (ROUTES, "[]"),
+        (ROUTES, '[{"dst":"10.0.0.0/16","gw":"::ffff:10.0.0.1"}]'),
+        (IPPOOL, '{"interface":5,"ipv4":["p0"]}'),
         (ROUTES, '[{"dst":"10.0.0.0/16","gw":"10.0.0.1"},{"dst":"fd00::/8","gw":"fd00::1"}]'),
         (DEFAULT_ROUTE_NIC, ""),
         (DEFAULT_ROUTE_NIC, "eth0"),
@@ -197,7 +204,9 @@ def test_the_other_annotations_are_kept_where_they_can_work(annotation: str, tex
         ({IPPOOLS: json.dumps([on("eth0", {"ipv4": ["p9"]})])}, "'p9' does not exist (yet)"),
         ({IPPOOLS: json.dumps([on("eth0", {"ipv4": ["q*"]})])}, "no IPv4 SpiderIPPool matches 'q*'"),
         ({IPPOOLS: json.dumps([on("eth0", {"ipv6": ["p*"]})])}, "no IPv6 SpiderIPPool matches 'p*'"),
+        ({IPPOOLS: json.dumps([on("eth0", {"ipv4": ["[^p]0"]})])}, "matches '[^p]0'"),
         ({IPPOOLS: json.dumps([on("eth0", {**P0, "ipv5": []})])}, "ignores 'ipv5'"),
+        ({IPPOOL: json.dumps(on("eth0", P0))}, "ignores 'interface'"),
         ({NETWORKS: "kube-system/v1@net1", IPPOOLS: json.dumps([on("eth0", P0), on("net1", P0)])}, "'p0'"),
         (
             {NETWORKS: "kube-system/v1@net1", IPPOOLS: json.dumps([on("eth0", P0), on("net1", {"ipv4": ["p?"]})])},
@@ -225,3 +234,11 @@ def test_doubt_about_pools_turns_refusals_that_rest_on_them_into_warnings() -> N
     assert not isinstance(answer, Denied)
     assert "IPv6" in said(answer)
     assert "p9" not in said(answer).replace('"p9"', "")
+
+
+def test_where_spiderpool_itself_will_name_the_networks_nothing_is_said_of_nics() -> None:
+    """Its webhook writes them after ours has looked."""
+    annotations = {**BASE, "cni.spidernet.io/rdma-resource-inject": "x", IPPOOLS: json.dumps([on("net1", P1)])}
+    result, answer = reviewed(annotations)
+    assert result == annotations
+    assert not isinstance(answer, Denied), answer

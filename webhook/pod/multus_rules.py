@@ -5,24 +5,37 @@ from collections.abc import Iterable, Iterator, Mapping
 from poolwarden.ipam.interface import InvalidName, check_name, multus_name
 from poolwarden.ipam.objects import DEFAULT_NETWORK, NETWORKS
 from poolwarden.webhook.knowledge import Knowledge
-from poolwarden.webhook.pod.networks import GO_BLANKS, Networks, Selection, named, parse
+from poolwarden.webhook.pod.networks import (
+    GO_BLANKS,
+    Networks,
+    Selection,
+    has_inner_blanks,
+    is_json,
+    items_of,
+    named,
+    parse,
+)
 from poolwarden.webhook.pod.nics import Nic
-from poolwarden.webhook.pod.problem import Findings, Problem, Unreadable
+from poolwarden.webhook.pod.problem import Findings, Problem, Unreadable, ignored_keys, quoted
 from poolwarden.webhook.settings import RuleSettings
 
+LOOPBACK = "lo"
 
-def named_networks(text: str, selections: tuple[Selection, ...], settings: RuleSettings) -> str:
+
+def named_networks(text: str, selections: tuple[Selection, ...], preceding: int) -> str:
     """The networks annotation with a name for every item: its own without blanks, else the one Multus would give it.
 
-    Unchanged where two NICs would have one name: that is for its author to mend, in his own words.
+    `preceding` NICs come before. Unchanged where two NICs would have one name: that is for its author to mend, in his
+    own words.
     """
-    first = 1 + settings.default_networks
     names = {
-        at: selection.interface.strip(GO_BLANKS) or multus_name(first + at) for at, selection in enumerate(selections)
+        at: selection.interface.strip(GO_BLANKS) or multus_name(preceding + at)
+        for at, selection in enumerate(selections)
     }
-    if len({*names.values(), *map(multus_name, range(first))}) < len(names) + first:
+    if len({*names.values(), *map(multus_name, range(preceding))}) < len(names) + preceding:
         return text
-    return named(text, {at: name for at, name in names.items() if name != selections[at].interface})
+    blank = set() if is_json(text) else {at for at, item in enumerate(items_of(text)) if has_inner_blanks(item)}
+    return named(text, {at: name for at, name in names.items() if name != selections[at].interface or at in blank})
 
 
 def network_findings(
@@ -36,8 +49,17 @@ def network_findings(
 
 def _bad_names(nics: Iterable[Nic]) -> Iterator[Problem]:
     for nic, selection, number in _own(nics):
-        if selection.interface and isinstance(verdict := check_name(nic.interface), InvalidName):
-            yield Problem(NETWORKS, number, selection.text, verdict.message)
+        wrong = nic_name_fault(nic.interface) if selection.interface else ""
+        if wrong:
+            yield Problem(NETWORKS, number, selection.text, wrong)
+
+
+def nic_name_fault(name: str) -> str:
+    """Why no NIC of a pod can have this name; "" if one can."""
+    if name == LOOPBACK:
+        return f"interface name {LOOPBACK!r} is taken: every network namespace has it from the start"
+    verdict = check_name(name)
+    return verdict.message if isinstance(verdict, InvalidName) else ""
 
 
 def _repeated_names(nics: Iterable[Nic]) -> Iterator[Problem]:
@@ -57,8 +79,9 @@ def _repeated_names(nics: Iterable[Nic]) -> Iterator[Problem]:
             NETWORKS,
             numbers[blamed.position],
             blamed.selection.text,
-            f"interface name {nic.interface!r} is also the one that Multus {how} {kept.network} "
+            f"interface name {quoted(nic.interface)} is also the one that Multus {how} {kept.network} "
             f"(NIC {kept.position}); every NIC of a pod needs a name of its own",
+            rule="repeated name",
         )
 
 
@@ -74,8 +97,9 @@ def _default_network_problems(annotations: Mapping[str, str], settings: RuleSett
         case Unreadable(problems):
             yield from problems
         case Networks(items=(selection,)):
-            if selection.interface and isinstance(verdict := check_name(selection.interface), InvalidName):
-                yield Problem(DEFAULT_NETWORK, 1, selection.text, verdict.message)
+            wrong = nic_name_fault(selection.interface) if selection.interface else ""
+            if wrong:
+                yield Problem(DEFAULT_NETWORK, 1, selection.text, wrong)
         case Networks(items):
             yield Problem(DEFAULT_NETWORK, 0, text, f"it names {len(items)} networks; exactly one is needed")
 
@@ -85,12 +109,11 @@ def _warnings(nic: Nic, knowledge: Knowledge) -> Iterator[Problem]:
     if selection is None:
         return
     number = selection.number
-    if knowledge.attachments.lacks(selection.key) and knowledge.multus_configs.lacks(selection.key):
+    if knowledge.attachments.lacks(selection.key) and selection.key not in knowledge.multus_configs.items:
         missing = f"NetworkAttachmentDefinition {'/'.join(selection.key)} does not exist (yet)"
         yield Problem(NETWORKS, number, selection.text, missing)
     if selection.unknown_keys:
-        keys = ", ".join(map(repr, selection.unknown_keys))
-        yield Problem(NETWORKS, number, selection.text, f"Multus ignores {keys}")
+        yield Problem(NETWORKS, number, selection.text, ignored_keys(selection.unknown_keys, "Multus"))
 
 
 def _own(nics: Iterable[Nic]) -> Iterator[tuple[Nic, Selection, int]]:

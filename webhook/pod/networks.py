@@ -4,9 +4,12 @@ Source: Multus v4.3.0, `pkg/k8sclient/k8sclient.go` (`parsePodNetworkAnnotation`
 `pkg/types/types.go` (`NetworkSelectionElement`).
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_interface
+from math import isfinite
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,7 +25,7 @@ from poolwarden.webhook.json_text import (
     type_problem,
     unknown_keys,
 )
-from poolwarden.webhook.pod.problem import Problem, Unreadable
+from poolwarden.webhook.pod.problem import Problem, Unreadable, quoted
 
 GO_BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 """What Go's `strings.TrimSpace` trims (`unicode.IsSpace`)."""
@@ -34,6 +37,8 @@ _MAC = re.compile(
     r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2})*)"
     r"|[0-9A-Fa-f]{4}(?:\.[0-9A-Fa-f]{4})*"
 )
+MOST_ITEMS = 1024
+"""More have no room: Multus' network-status of them would not fit into a pod's 256 KiB of annotations."""
 _MAC_BYTES = frozenset({6, 8, 20})  # what Go's net.ParseMAC takes
 _TYPES: Mapping[str, type] = {
     "name": str,
@@ -50,6 +55,16 @@ _TYPES: Mapping[str, type] = {
     "default-route": list,
     "ipam-claim-reference": str,
 }
+
+
+_PORT_TYPES: Mapping[str, type] = {"hostPort": float, "containerPort": float, "protocol": str, "hostIP": str}
+_BANDWIDTH_TYPES: Mapping[str, type] = {
+    "ingressRate": float,
+    "ingressBurst": float,
+    "egressRate": float,
+    "egressBurst": float,
+}
+_INT_BOUND = 2**63
 
 
 class Selection(Struct, frozen=True):
@@ -82,6 +97,8 @@ def parse(annotation: str, text: str, namespace: str) -> Networks | Unreadable:
     """Read an annotation that is present; items without namespace live in `namespace`. A zero-length one asks for nothing."""
     if not text:
         return Networks(())
+    if not is_json(text) and text.count(",") >= MOST_ITEMS:
+        return _too_many(annotation, text, text.count(",") + 1)
     return _parse_json(annotation, text, namespace) if is_json(text) else _parse_text(annotation, text, namespace)
 
 
@@ -100,6 +117,17 @@ def named(text: str, names: Mapping[int, str]) -> str:
     for at, name in names.items():
         parts[at] = f"{_path(parts[at])}@{name}"
     return ",".join(parts)
+
+
+def items_of(text: str) -> list[str]:
+    """The items of the text form, as written."""
+    return text.split(",")
+
+
+def has_inner_blanks(part: str) -> bool:
+    """Whether an item of the text form has blanks round a name that are not just round the item."""
+    item = part.strip(GO_BLANKS)
+    return any(piece != piece.strip(GO_BLANKS) for piece in re.split("[/@]", item))
 
 
 def _path(part: str) -> str:
@@ -136,11 +164,13 @@ def _text_fault(item: str, namespace: str, name: str) -> str:
     for what, part in (("namespace", namespace), ("network", name)):
         if part and not _LABEL.fullmatch(part):
             return (
-                f"{what} {part!r} is not allowed in this form: lower-case letters, digits and '-' only "
+                f"{what} {quoted(part)} is not allowed in this form: lower-case letters, digits and '-' only "
                 "(a name with dots can be given in the JSON form)"
             )
         if len(part) > _LONGEST_LABEL:
-            return f"{what} {part!r} has {len(part)} characters; at most {_LONGEST_LABEL} are allowed in this form"
+            return (
+                f"{what} {quoted(part)} has {len(part)} characters; at most {_LONGEST_LABEL} are allowed in this form"
+            )
     return ""
 
 
@@ -148,8 +178,10 @@ def _parse_json(annotation: str, text: str, namespace: str) -> Networks | Unread
     located = parse_list(text)
     if isinstance(located, Malformed):
         return Unreadable((Problem(annotation, 0, text, located.problem),))
+    if len(located) > MOST_ITEMS:
+        return _too_many(annotation, text, len(located))
     problems = [
-        Problem(annotation, number, text[item.start : item.end], wrong)
+        Problem(annotation, number, _shown(text, item), wrong)
         for number, item in enumerate(located, start=1)
         for wrong in _json_faults(item)
     ]
@@ -158,10 +190,22 @@ def _parse_json(annotation: str, text: str, namespace: str) -> Networks | Unread
     return Networks(tuple(_selection(text, number, item, namespace) for number, item in enumerate(located, start=1)))
 
 
+def _too_many(annotation: str, text: str, count: int) -> Unreadable:
+    return Unreadable((Problem(annotation, 0, text, f"it has {count} items; at most {MOST_ITEMS} are allowed"),))
+
+
+def _shown(text: str, item: Located) -> str:
+    """An item for a message: as written, unless that could tell more than what a network is called."""
+    told = text[item.start : item.end]
+    if not item.members or not (unknown_keys(item, _TYPES) or last(item, "cni-args")):
+        return told
+    return f'{{"name": {json.dumps(string(item, "name"))}, …}}'
+
+
 def _selection(text: str, number: int, item: Located, namespace: str) -> Selection:
     return Selection(
         number=number,
-        text=text[item.start : item.end],
+        text=_shown(text, item),
         namespace=string(item, "namespace") or namespace,
         name=string(item, "name"),
         interface=string(item, "interface") or string(item, "interfaceRequest"),
@@ -181,27 +225,66 @@ def _json_faults(item: Located) -> Iterator[str]:
     if not name:
         yield 'it has no "name" of a NetworkAttachmentDefinition'
     elif len(name) > _LONGEST_SUBDOMAIN or not _SUBDOMAIN.fullmatch(name):
-        yield f"name {name!r} is no name of an object: lower-case letters, digits, '-' and '.' are allowed"
+        yield f"name {quoted(name)} is no name of an object: lower-case letters, digits, '-' and '.' are allowed"
     if namespace and (len(namespace) > _LONGEST_LABEL or not _LABEL.fullmatch(namespace)):
-        yield f"namespace {namespace!r} is no name of a namespace: lower-case letters, digits and '-' are allowed"
+        yield f"namespace {quoted(namespace)} is no name of a namespace: lower-case letters, digits and '-' are allowed"
     for field in ("mac", "infiniband-guid"):
         mac = string(item, field)
         if mac and not _is_mac(mac):
-            yield f"{field} {mac!r} is none; allowed is a form like 02:00:00:00:00:01"
+            yield f"{field} {quoted(mac)} is none; allowed is a form like 02:00:00:00:00:01"
+    yield from _inner_faults(item)
     yield from _address_faults(item, "ips", masks=True)
     yield from _address_faults(item, "default-route", masks=False)
+
+
+def _inner_faults(item: Located) -> Iterator[str]:
+    """Values within values that Go would refuse to decode."""
+    mappings = last(item, "portMappings")
+    for value in (mappings.value or ()) if mappings else ():
+        if value is not None and not (isinstance(value, dict) and _fits(value, _PORT_TYPES)):
+            yield 'portMappings holds what is no {"hostPort": number, "containerPort": number, "protocol": text}'
+            break
+    bandwidth = last(item, "bandwidth")
+    if bandwidth is not None and bandwidth.value is not None and not _fits(bandwidth.value, _BANDWIDTH_TYPES):
+        yield "bandwidth holds a rate or burst that is no whole number"
+    arguments = last(item, "cni-args")
+    if arguments is not None and not _is_finite(arguments.value):
+        yield "cni-args holds a number that is too large"
+
+
+def _fits(value: dict[str, Any], types: Mapping[str, type]) -> bool:
+    folded = {name.casefold(): kind for name, kind in types.items()}
+    return all(_fits_one(inner, folded.get(key.casefold(), object)) for key, inner in value.items())
+
+
+def _fits_one(value: Any, kind: type) -> bool:
+    if value is None or kind is not float:
+        return value is None or isinstance(value, kind)
+    return isinstance(value, float) and value.is_integer() and abs(value) < _INT_BOUND
+
+
+def _is_finite(value: Any) -> bool:
+    match value:
+        case float():
+            return isfinite(value)
+        case list():
+            return all(map(_is_finite, value))
+        case dict():
+            return all(map(_is_finite, value.values()))
+    return True
 
 
 def _address_faults(item: Located, field: str, *, masks: bool) -> Iterator[str]:
     member = last(item, field)
     allowed = "an address, or address/prefix" if masks else "an address"
-    for value in member.value or () if member else ():
-        if value is None and masks:
-            value = ""  # noqa: PLW2901 - as Go reads null into a string
-        if not isinstance(value, str):
+    for value in (member.value or ()) if member else ():
+        if not value and not masks and (value is None or value == ""):
+            continue  # Go reads both as no address at all
+        text = "" if value is None else value  # as Go reads null into a string
+        if not isinstance(text, str):
             yield f"{field} holds {kind_of(value)}; allowed is a list of strings, each {allowed}"
-        elif not _is_address(value, masks=masks):
-            yield f"{field} holds {value!r}; allowed is {allowed}"
+        elif not _is_address(text, masks=masks):
+            yield f"{field} holds {quoted(text)}; allowed is {allowed}"
 
 
 def _is_address(text: str, *, masks: bool) -> bool:

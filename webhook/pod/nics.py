@@ -38,11 +38,12 @@ class Nic(Struct, frozen=True):
 def nics_of(
     selections: tuple[Selection, ...],
     annotations: Mapping[str, str],
+    namespace: str,
     knowledge: Knowledge,
     settings: RuleSettings,
 ) -> tuple[Nic, ...]:
     """All NICs of a pod, in attach order: default network, cluster-wide default networks, the pod's own."""
-    own_first = 1 + settings.default_networks
+    own_first = settings.preceding(namespace)
     preceding = tuple(
         Nic(at, multus_name(at), "a cluster-wide default network", Source.UNKNOWN) for at in range(1, own_first)
     )

@@ -14,13 +14,17 @@ from poolwarden.webhook.pod.multus_rules import named_networks, network_findings
 from poolwarden.webhook.pod.networks import parse
 from poolwarden.webhook.pod.nics import nics_of
 from poolwarden.webhook.pod.pool_lists import DEFAULT_ROUTE_NIC, IPPOOL, IPPOOLS, ROUTES, SUBNET, SUBNETS, parse_many
-from poolwarden.webhook.pod.problem import Findings, Unreadable, joined
+from poolwarden.webhook.pod.problem import MOST_TOLD, Findings, Unreadable, joined, listed
 from poolwarden.webhook.pod.spiderpool_rules import named_lists, spiderpool_findings
 from poolwarden.webhook.review import Operation as Verb
 from poolwarden.webhook.review import Request
 from poolwarden.webhook.settings import RuleSettings
 
 Annotations = Mapping[str, str]
+MOST_ANNOTATIONS = 256 << 10
+"""Bytes of keys and values (apimachinery, `TotalAnnotationSizeLimitB`)."""
+INJECTIONS = ("cni.spidernet.io/network-resource-inject", "cni.spidernet.io/rdma-resource-inject")
+"""By these Spiderpool's own webhook writes the networks annotation: without it yet, a pod's NICs are not known."""
 RULED = (NETWORKS, DEFAULT_NETWORK, IPPOOLS, IPPOOL, SUBNETS, SUBNET, ROUTES, DEFAULT_ROUTE_NIC)
 """The annotations that these rules read."""
 
@@ -64,20 +68,31 @@ _POD = msgspec.json.Decoder(Pod | None)
 
 
 def mutate_pod(request: Request, knowledge: Knowledge, settings: RuleSettings) -> Answer:
-    """`/mutate-pods`: name what is unnamed, where the name is certain. Only new pods: a running one's NICs have their names."""
-    pod = _decode(request.object)
+    """`/mutate-pods`: name what is unnamed, where the name is certain; of an update only what it changes.
+
+    Who applies a pod again sends the text that he wrote at first: named again, nothing has changed.
+    """
+    pod, before = _decode(request.object), _decode(request.old_object)
     if isinstance(pod, _Malformed):
         return denied(pod.problem)
-    if request.operation is not Verb.CREATE or request.sub_resource or not pod.has_nics or pod.ending:
+    if _is_past(request, pod):
         return allowed()
+    if sum(len(key) + len(value) for key, value in pod.annotations.items()) > MOST_ANNOTATIONS:
+        return allowed()  # the API server itself refuses it, but only after us
     after = named(pod.annotations, request.namespace, knowledge, settings)
-    changed = [key for key in RULED if key in after and after[key] != pod.annotations[key]]
+    kept = {} if isinstance(before, _Malformed) else before.annotations
+    changed = [key for key in RULED if key in after and after[key] != pod.annotations[key] != kept.get(key)]
     operations = [Operation(pointer("metadata", "annotations", key), after[key]) for key in changed]
-    audit = {key.replace("/", "_"): after[key] for key in changed}
-    told = (
-        f"metadata.annotations[{key}]: interfaces are now {', '.join(_interfaces(key, after[key]))}" for key in changed
-    )
+    interfaces = {key: listed(_interfaces(key, after[key])) for key in changed}
+    told = (f"metadata.annotations[{key}]: interfaces are now {names}" for key, names in interfaces.items())
+    audit = {key.replace("/", "_"): names for key, names in interfaces.items()}
     return with_warnings(patched(operations, audit), told)
+
+
+def _is_past(request: Request, pod: Pod) -> bool:
+    """Whether nothing is to be said of this pod, or at this point of its life."""
+    stored = request.operation in (Verb.CREATE, Verb.UPDATE) and not request.sub_resource
+    return not stored or not pod.has_nics or pod.ending
 
 
 def _interfaces(annotation: str, text: str) -> list[str]:
@@ -91,14 +106,14 @@ def validate_pod(request: Request, knowledge: Knowledge, settings: RuleSettings)
     pod, before = _decode(request.object), _decode(request.old_object)
     if isinstance(pod, _Malformed):
         return denied(pod.problem)
-    if request.sub_resource or not pod.has_nics or pod.ending or request.operation not in (Verb.CREATE, Verb.UPDATE):
+    if _is_past(request, pod):
         return allowed()
     if request.operation is Verb.CREATE or isinstance(before, _Malformed):
         found = findings(pod.annotations, request.namespace, knowledge, settings)
     else:
         found = changed_findings(before.annotations, pod.annotations, request.namespace, knowledge, settings)
     verdict = denied(joined(found.problems)) if found.problems else allowed()
-    return with_warnings(verdict, map(str, found.warnings))
+    return with_warnings(verdict, map(str, found.warnings[:MOST_TOLD]))
 
 
 def named(annotations: Annotations, namespace: str, knowledge: Knowledge, settings: RuleSettings) -> Annotations:
@@ -108,12 +123,12 @@ def named(annotations: Annotations, namespace: str, knowledge: Knowledge, settin
     if isinstance(networks, Unreadable):
         return after
     if NETWORKS in after:
-        after[NETWORKS] = named_networks(after[NETWORKS], networks.items, settings)
+        after[NETWORKS] = named_networks(after[NETWORKS], networks.items, settings.preceding(namespace))
         networks = parse(NETWORKS, after[NETWORKS], namespace)
         assert not isinstance(networks, Unreadable)
     listed = [key for key in (IPPOOLS, SUBNETS) if key in after]
     if listed:
-        nics = nics_of(networks.items, after, knowledge, settings)
+        nics = nics_of(networks.items, after, namespace, knowledge, settings)
         after |= {key: named_lists(key, after[key], nics) for key in listed}
     return after
 
@@ -125,21 +140,30 @@ def findings(annotations: Annotations, namespace: str, knowledge: Knowledge, set
     networks = parse(NETWORKS, annotations.get(NETWORKS, ""), namespace)
     if isinstance(networks, Unreadable):
         return Findings(networks.problems) + spiderpool_findings(annotations, networks, knowledge)
-    nics = nics_of(networks.items, annotations, knowledge, settings)
-    return network_findings(annotations, nics, knowledge, settings) + spiderpool_findings(annotations, nics, knowledge)
+    nics = nics_of(networks.items, annotations, namespace, knowledge, settings)
+    injected = NETWORKS not in annotations and any(key in annotations for key in INJECTIONS)
+    return network_findings(annotations, nics, knowledge, settings) + spiderpool_findings(
+        annotations, Unreadable(()) if injected else nics, knowledge
+    )
 
 
 def changed_findings(
     before: Annotations, after: Annotations, namespace: str, knowledge: Knowledge, settings: RuleSettings
 ) -> Findings:
-    """What an update brings in: problems of an annotation that it changes, and any that was not there before."""
+    """What an update brings in: new faults of the annotations that it changes. Those that it makes elsewhere are warned of.
+
+    NICs are plugged in and out of running pods by a change of their networks alone, long after Spiderpool read its lists.
+    """
     changed = {key for key in RULED if before.get(key) != after.get(key)}
     if not changed:
         return Findings()
-    old = set(findings(before, namespace, knowledge, settings).problems)
-    new = findings(after, namespace, knowledge, settings)
-    problems = tuple(item for item in new.problems if item.annotation in changed or item not in old)
-    return Findings(problems, new.warnings)
+    old = {problem.key for problem in findings(before, namespace, knowledge, settings).problems}
+    found = findings(after, namespace, knowledge, settings)
+    new = [problem for problem in found.problems if problem.key not in old]
+    return Findings(
+        problems=tuple(problem for problem in new if problem.annotation in changed),
+        warnings=(*found.warnings, *(problem for problem in new if problem.annotation not in changed)),
+    )
 
 
 class _Malformed(Struct, frozen=True):

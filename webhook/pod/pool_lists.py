@@ -5,12 +5,12 @@ Source: Spiderpool v1.1.2, `pkg/ipam/utils.go` (`getPoolFromPodAnnoPools`, `vali
 CNI ADD only: a pod whose annotation is refused there is created, and never starts.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
-from poolwarden.ipam.address import V4, V6, Family
+from poolwarden.ipam.address import V4, V6, AddressError, Family, parse_address
 from poolwarden.webhook.json_text import (
     Located,
     Malformed,
@@ -24,7 +24,8 @@ from poolwarden.webhook.json_text import (
     type_problem,
     unknown_keys,
 )
-from poolwarden.webhook.pod.problem import Problem, Unreadable
+from poolwarden.webhook.pod.networks import MOST_ITEMS
+from poolwarden.webhook.pod.problem import Problem, Unreadable, quoted
 
 IPPOOLS = "ipam.spidernet.io/ippools"
 IPPOOL = "ipam.spidernet.io/ippool"
@@ -34,6 +35,8 @@ ROUTES = "ipam.spidernet.io/routes"
 DEFAULT_ROUTE_NIC = "ipam.spidernet.io/default-route-nic"
 
 FAMILIES: Mapping[str, Family] = {"ipv4": V4, "ipv6": V6}
+_LONGEST_NAME = 253  # of an object (RFC 1123 subdomain); a wildcard that is longer matches none
+_ONE_TYPES: Mapping[str, type] = {"ipv4": list, "ipv6": list}
 _ITEM_TYPES: Mapping[str, type] = {"interface": str, "ipv4": list, "ipv6": list, "cleangateway": bool}
 _SUBNET_TYPES: Mapping[str, type] = {"interface": str, "ipv4": list, "ipv6": list}
 _ROUTE_TYPES: Mapping[str, type] = {"dst": str, "gw": str}
@@ -92,12 +95,18 @@ def route_problems(text: str) -> Iterator[Problem]:
         return
     for number, item in enumerate(located, start=1):
         wrong = _route_fault(item)
+        if number > MOST_ITEMS:
+            yield Problem(ROUTES, 0, text, f"it has {len(located)} items; at most {MOST_ITEMS} are allowed")
+            return
         if wrong:
             yield Problem(ROUTES, number, text[item.start : item.end], wrong)
 
 
 def _read(annotation: str, text: str, located: tuple[Located, ...], *, first: int) -> PoolLists | Unreadable:
-    types = _ITEM_TYPES if annotation in {IPPOOLS, IPPOOL} else _SUBNET_TYPES
+    types = {IPPOOLS: _ITEM_TYPES, IPPOOL: _ONE_TYPES}.get(annotation, _SUBNET_TYPES)
+    if len(located) > MOST_ITEMS:
+        wrong = f"it has {len(located)} items; a pod has at most {MOST_ITEMS} NICs"
+        return Unreadable((Problem(annotation, 0, text, wrong),))
     problems = [
         Problem(annotation, number, text[item.start : item.end], wrong)
         for number, item in enumerate(located, start=first)
@@ -112,7 +121,7 @@ def _pool_list(text: str, item: Located, types: Mapping[str, type]) -> PoolList:
     members = {family: last(item, key) for key, family in FAMILIES.items()}
     return PoolList(
         text=text[item.start : item.end],
-        interface=string(item, "interface"),
+        interface=string(item, "interface") if "interface" in types else "",
         pools={family: tuple(member.value or ()) for family, member in members.items() if member is not None},
         unknown_keys=tuple(unknown_keys(item, types)),
     )
@@ -133,12 +142,13 @@ def _item_faults(item: Located, types: Mapping[str, type]) -> Iterator[str]:
     if not strange and not any(name for values in lists.values() for name in values):
         yield 'it has neither "ipv4" nor "ipv6": the NIC would get no address; allowed is a list of names for either or both'
     for key, values in lists.items():
-        blank = [name for name in values if isinstance(name, str) and (not name or name != name.strip())]
-        twice = sorted({name for name in values if isinstance(name, str) and values.count(name) > 1})
-        if blank:
-            yield f"{key} holds {blank[0]!r}, and no pool has an empty name or one with blanks round it"
+        names = Counter(name for name in values if isinstance(name, str))
+        odd = [name for name in names if not name or name != name.strip() or len(name) > _LONGEST_NAME]
+        twice = [name for name, times in names.items() if times > 1]
+        if odd:
+            yield f"{key} holds {quoted(odd[0])}: no pool has an empty name, one with blanks round it or a longer one"
         if twice:
-            yield f"{key} names {twice[0]!r} twice; each pool may stand once"
+            yield f"{key} names {quoted(twice[0])} twice; each pool may stand once"
 
 
 def _route_fault(item: Located) -> str:
@@ -148,16 +158,19 @@ def _route_fault(item: Located) -> str:
     if wrong_type:
         return wrong_type
     destination, gateway = string(item, "dst"), string(item, "gw")
+    host, slash, prefix = destination.partition("/")
     try:
-        network = ip_network(destination, strict=False)
-        if "/" not in destination:
-            raise ValueError  # noqa: TRY301 - said once, below
-    except ValueError:
-        return f"dst {destination!r} is no network; allowed is a form like 10.0.0.0/16"
+        network = parse_address(host)
+        if not slash or not prefix.isascii() or not prefix.isdigit() or int(prefix[:4]) > network.max_prefixlen:
+            raise AddressError  # noqa: TRY301 - said once, below
+    except AddressError:
+        return f"dst {quoted(destination)} is no network; allowed is a form like 10.0.0.0/16"
     try:
-        address = ip_address(gateway)
-    except ValueError:
-        return f"gw {gateway!r} is no address; allowed is a form like 192.168.1.1"
+        address = parse_address(gateway)
+    except AddressError:
+        return f"gw {quoted(gateway)} is no address; allowed is a form like 192.168.1.1"
     if network.version != address.version:
-        return f"dst {destination!r} and gw {gateway!r} are of two families; both must be IPv4, or both IPv6"
+        return (
+            f"dst {quoted(destination)} and gw {quoted(gateway)} are of two families; both must be IPv4, or both IPv6"
+        )
     return ""

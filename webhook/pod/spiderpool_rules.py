@@ -6,14 +6,13 @@ allocates for every item listed, so one for a NIC that never asks Spiderpool hol
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import chain
 
 from msgspec import Struct
 
 from poolwarden.ipam.address import V4, V6, Family
-from poolwarden.ipam.interface import InvalidName, check_name
 from poolwarden.ipam.spiderpool import SpiderIPPool
 from poolwarden.webhook.knowledge import Knowledge, Known
+from poolwarden.webhook.pod.multus_rules import nic_name_fault
 from poolwarden.webhook.pod.nics import Nic, Source
 from poolwarden.webhook.pod.pool_lists import (
     DEFAULT_ROUTE_NIC,
@@ -23,21 +22,43 @@ from poolwarden.webhook.pod.pool_lists import (
     SUBNET,
     SUBNETS,
     PoolList,
-    PoolLists,
     named,
     parse_many,
     parse_one,
     route_problems,
 )
-from poolwarden.webhook.pod.problem import Findings, Problem, Unreadable
+from poolwarden.webhook.pod.problem import (
+    MOST_TOLD,
+    Findings,
+    Problem,
+    Unreadable,
+    ignored_keys,
+    listed,
+    quoted,
+)
 
 _WILDCARDS = "*?["
+_MOST_WILDCARDS = 32
+"""Distinct ones that are looked up among the pools; nobody writes more."""
+_MOST_SHOWN = 3
 
 
 class Assigned(Struct, frozen=True, tag=True):
     """Which NIC each item is for, by the item's position from 0."""
 
     names: Mapping[int, str]
+
+
+class Drawn(Struct, frozen=True):
+    """The pools that wildcards stand for, and what is known of all pools; `skipped` if there are too many wildcards."""
+
+    pools: Known[SpiderIPPool]
+    matching: Mapping[tuple[Family, str], frozenset[str]]
+    skipped: bool
+
+    def by(self, family: Family, name: str) -> frozenset[str]:
+        """The pools that a name or wildcard draws from."""
+        return self.matching.get((family, name), frozenset()) if is_wildcard(name) else frozenset({name})
 
 
 class Unprovable(Struct, frozen=True, tag=True):
@@ -52,11 +73,12 @@ def assign(items: tuple[PoolList, ...], nics: tuple[Nic, ...]) -> Assigned | Unp
     unnamed = [at for at, name in enumerate(given) if not name]
     unclear = [nic for nic in nics if nic.source is Source.UNKNOWN]
     if unnamed and unclear:
-        unclear_networks = ", ".join(dict.fromkeys(f"{nic.interface} ({nic.network})" for nic in unclear))
-        return Unprovable(f"whether Spiderpool's IPAM serves {unclear_networks} is not known")
-    left = [nic.interface for nic in nics if nic.source is Source.SPIDERPOOL and nic.interface not in given]
+        named_so = [f"{nic.interface} ({nic.network})" for nic in unclear[:_MOST_SHOWN]]
+        return Unprovable(f"whether Spiderpool's IPAM serves {listed(named_so)} is not known")
+    taken = set(given)
+    left = [nic.interface for nic in nics if nic.source is Source.SPIDERPOOL and nic.interface not in taken]
     if unnamed and len(left) != len(unnamed):
-        return Unprovable(f"{len(unnamed)} items have no name, and {len(left)} NICs are left for them")
+        return Unprovable(f"items without name: {len(unnamed)}, NICs left for them: {len(left)}")
     return Assigned(dict(enumerate(given)) | dict(zip(unnamed, left, strict=False)))
 
 
@@ -80,75 +102,49 @@ def spiderpool_findings(
 ) -> Findings:
     """What is found in Spiderpool's annotations of a pod. Where its networks cannot be read, nothing is said of its NICs."""
     found = Findings()
-    for annotation in (IPPOOLS, SUBNETS):
-        if annotation in annotations:
-            lists = parse_many(annotation, annotations[annotation])
-            found += Findings(lists.problems) if isinstance(lists, Unreadable) else _many(annotation, lists, knowledge)
-            if isinstance(lists, PoolLists) and not isinstance(nics, Unreadable):
-                found += _for_nics(annotation, annotations[annotation], lists.items, nics)
-    for annotation in (IPPOOL, SUBNET):
-        if annotation in annotations:
-            one = parse_one(annotation, annotations[annotation])
-            found += Findings(one.problems) if isinstance(one, Unreadable) else _items(annotation, one, knowledge)
+    for annotation in (IPPOOLS, SUBNETS, IPPOOL, SUBNET):
+        if annotation not in annotations:
+            continue
+        text = annotations[annotation]
+        many = annotation in {IPPOOLS, SUBNETS}
+        lists = (parse_many if many else parse_one)(annotation, text)
+        if isinstance(lists, Unreadable):
+            found += Findings(lists.problems)
+            continue
+        found += _items(annotation, lists.items, drawn_from(lists.items, knowledge.spider_pools))
+        if many and not isinstance(nics, Unreadable):
+            found += _for_nics(annotation, text, lists.items, nics)
     if IPPOOL in annotations and not isinstance(nics, Unreadable):
         found += Findings(warnings=tuple(_one_for_all(annotations, nics)))
     if ROUTES in annotations:
         found += Findings(tuple(route_problems(annotations[ROUTES])))
     wanted = annotations.get(DEFAULT_ROUTE_NIC, "")
     if wanted and not isinstance(nics, Unreadable) and wanted not in {nic.interface for nic in nics}:
-        found += Findings((Problem(DEFAULT_ROUTE_NIC, 0, wanted, f"it names no NIC of the pod; {_have(nics)}"),))
+        text = f"it names no NIC of the pod; {_have(nics)}"
+        found += Findings((Problem(DEFAULT_ROUTE_NIC, 0, wanted, text, rule="no such NIC"),))
     return found
 
 
-def _many(annotation: str, lists: PoolLists, knowledge: Knowledge) -> Findings:
-    return _items(annotation, lists, knowledge) + Findings(
-        tuple(_repeated(annotation, lists.items)), tuple(_shared(annotation, lists.items, knowledge.spider_pools))
+def is_wildcard(name: str) -> bool:
+    """Whether Spiderpool expands it against all pools of the family."""
+    return any(char in name for char in _WILDCARDS)
+
+
+def drawn_from(items: tuple[PoolList, ...], pools: Known[SpiderIPPool]) -> Drawn:
+    """Expand the wildcards of an annotation."""
+    wildcards = {
+        (family, name) for item in items for family, names in item.pools.items() for name in names if is_wildcard(name)
+    }
+    if len(wildcards) > _MOST_WILDCARDS:
+        return Drawn(pools, {}, skipped=True)
+    return Drawn(pools, {key: _matching(*key, pools) for key in wildcards}, skipped=False)
+
+
+def _matching(family: Family, pattern: str, pools: Known[SpiderIPPool]) -> frozenset[str]:
+    python_pattern = pattern.replace("[^", "[!")  # Go's path.Match negates by ^
+    return frozenset(
+        name for (_, name), pool in pools.items.items() if _family(pool) == family and fnmatchcase(name, python_pattern)
     )
-
-
-def _items(annotation: str, lists: PoolLists, knowledge: Knowledge) -> Findings:
-    """What is found in single items."""
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
-    many = annotation in {IPPOOLS, SUBNETS}
-    for number, item in enumerate(lists.items, start=int(many)):
-        if item.interface and isinstance(verdict := check_name(item.interface), InvalidName):
-            problems.append(Problem(annotation, number, item.text, verdict.message))
-        if item.unknown_keys:
-            keys = ", ".join(map(repr, item.unknown_keys))
-            warnings.append(Problem(annotation, number, item.text, f"Spiderpool ignores {keys}"))
-        if annotation in {IPPOOLS, IPPOOL}:
-            wrong, missing = _pool_names(annotation, number, item, knowledge.spider_pools)
-            (problems if knowledge.spider_pools.fresh else warnings).extend(wrong)
-            warnings.extend(missing)
-    return Findings(tuple(problems), tuple(warnings))
-
-
-def _pool_names(
-    annotation: str, number: int, item: PoolList, pools: Known[SpiderIPPool]
-) -> tuple[list[Problem], list[Problem]]:
-    """Pools of the other family, and pools that do not exist."""
-    wrong: list[Problem] = []
-    missing: list[Problem] = []
-    for family, names in item.pools.items():
-        for name in names:
-            pool = pools.items.get(("", name))
-            if any(char in name for char in _WILDCARDS):
-                if pools.whole and not _matching(name, family, pools):
-                    text = f"no IPv{family} SpiderIPPool matches {name!r} (yet)"
-                    missing.append(Problem(annotation, number, item.text, text))
-            elif pool is not None and _family(pool) != family:
-                text = (
-                    f"SpiderIPPool {name!r} hands out IPv{_family(pool)} addresses; it cannot stand under ipv{family}"
-                )
-                wrong.append(Problem(annotation, number, item.text, text))
-            elif pool is None and pools.lacks(("", name)):
-                missing.append(Problem(annotation, number, item.text, f"SpiderIPPool {name!r} does not exist (yet)"))
-    return wrong, missing
-
-
-def _matching(pattern: str, family: Family, pools: Known[SpiderIPPool]) -> set[str]:
-    return {name for (_, name), pool in pools.items.items() if fnmatchcase(name, pattern) and _family(pool) == family}
 
 
 def _family(pool: SpiderIPPool) -> Family:
@@ -157,38 +153,72 @@ def _family(pool: SpiderIPPool) -> Family:
     return V6 if ":" in pool.spec.subnet else V4
 
 
+def _items(annotation: str, items: tuple[PoolList, ...], drawn: Drawn) -> Findings:
+    """What is found in the items, whatever NICs the pod has."""
+    problems = list(_repeated(annotation, items))
+    warnings = list(_shared(annotation, items, drawn))
+    for number, item in enumerate(items, start=int(annotation in {IPPOOLS, SUBNETS})):
+        wrong_name = nic_name_fault(item.interface) if item.interface else ""
+        if wrong_name:
+            problems.append(Problem(annotation, number, item.text, wrong_name))
+        if item.unknown_keys:
+            warnings.append(Problem(annotation, number, item.text, ignored_keys(item.unknown_keys, "Spiderpool")))
+        if annotation in {IPPOOLS, IPPOOL}:
+            wrong, missing = _pool_names(annotation, number, item, drawn)
+            (problems if drawn.pools.fresh else warnings).extend(wrong)
+            warnings.extend(missing)
+    return Findings(tuple(problems), tuple(warnings))
+
+
+def _pool_names(annotation: str, number: int, item: PoolList, drawn: Drawn) -> tuple[list[Problem], list[Problem]]:
+    """Pools of the other family, and pools that do not exist."""
+    wrong: list[str] = []
+    missing: list[str] = []
+    pools = drawn.pools
+    for family, name in ((family, name) for family, names in item.pools.items() for name in names):
+        pool = pools.items.get(("", name))
+        if is_wildcard(name):
+            if pools.whole and not drawn.skipped and not drawn.by(family, name):
+                missing.append(f"no IPv{family} SpiderIPPool matches {quoted(name)} (yet)")
+        elif pool is not None and _family(pool) != family:
+            has = f"SpiderIPPool {quoted(name)} hands out IPv{_family(pool)} addresses"
+            wrong.append(f"{has}; it cannot stand under ipv{family}")
+        elif pool is None and pools.lacks(("", name)):
+            missing.append(f"SpiderIPPool {quoted(name)} does not exist (yet)")
+    return (
+        [Problem(annotation, number, item.text, text) for text in wrong[:MOST_TOLD]],
+        [Problem(annotation, number, item.text, text) for text in missing[:MOST_TOLD]],
+    )
+
+
 def _repeated(annotation: str, items: tuple[PoolList, ...]) -> Iterator[Problem]:
     """An interface that two items name; for `subnets`, a subnet that two items name."""
     seen: dict[str, int] = {}
     for number, item in enumerate(items, start=1):
         name = item.interface.strip()
         if name and seen.setdefault(name, number) != number:
-            text = f"interface {name!r} is also that of item {seen[name]}; each NIC has one item"
-            yield Problem(annotation, number, item.text, text)
+            text = f"interface {quoted(name)} is also that of item {seen[name]}; each NIC has one item"
+            yield Problem(annotation, number, item.text, text, rule="repeated interface")
     if annotation == SUBNETS:
         first: dict[str, int] = {}
         for number, item in enumerate(items, start=1):
-            for subnet in item.names:
-                if first.setdefault(subnet, number) != number:
-                    text = f"subnet {subnet!r} is also that of item {first[subnet]}; each NIC needs its own"
-                    yield Problem(annotation, number, item.text, text)
+            shared = [subnet for subnet in item.names if first.setdefault(subnet, number) != number]
+            if shared:
+                text = f"subnet {quoted(shared[0])} is also that of item {first[shared[0]]}; each NIC needs its own"
+                yield Problem(annotation, number, item.text, text, rule="repeated subnet")
 
 
-def _shared(annotation: str, items: tuple[PoolList, ...], pools: Known[SpiderIPPool]) -> Iterator[Problem]:
+def _shared(annotation: str, items: tuple[PoolList, ...], drawn: Drawn) -> Iterator[Problem]:
     """Spiderpool answers a second NIC of one pod from the record that the first one made."""
     if annotation != IPPOOLS:
         return
     first: dict[str, int] = {}
     for number, item in enumerate(items, start=1):
-        drawn = chain.from_iterable(
-            _matching(name, family, pools) if any(char in name for char in _WILDCARDS) else (name,)
-            for family, names in item.pools.items()
-            for name in names
-        )
-        shared = sorted(pool for pool in set(drawn) if first.setdefault(pool, number) != number)
+        pools = {pool for family, names in item.pools.items() for name in names for pool in drawn.by(family, name)}
+        shared = sorted(pool for pool in pools if first.setdefault(pool, number) != number)
         if shared:
             text = (
-                f"pool {shared[0]!r} is also in item {first[shared[0]]}: both NICs could get the same address; "
+                f"pool {quoted(shared[0])} is also in item {first[shared[0]]}: both NICs could get the same address; "
                 "give each NIC pools of its own"
             )
             yield Problem(annotation, number, item.text, text)
@@ -196,64 +226,66 @@ def _shared(annotation: str, items: tuple[PoolList, ...], pools: Known[SpiderIPP
 
 def _for_nics(annotation: str, text: str, items: tuple[PoolList, ...], nics: tuple[Nic, ...]) -> Findings:
     """Whether every item has a NIC, and every NIC an item."""
+    problems = list(_items_without_nic(annotation, items, nics))
+    warnings: list[Problem] = []
+    unnamed = sum(not item.interface.strip() for item in items)
+    may = list(dict.fromkeys(nic.interface for nic in nics if nic.source is not Source.OTHER))
+    if unnamed and len(items) > len(may):
+        wrong = f"items: {len(items)}, NICs of Spiderpool's: {len(may)}; allowed is one for each of: {listed(may)}"
+        problems.append(Problem(annotation, 0, text, wrong, rule="too many items"))
+    elif 0 < unnamed < len(items):
+        wrong = f"interface is given in some items only; write it in each, as one of: {listed(may)}"
+        problems.append(Problem(annotation, 0, text, wrong, rule="some named"))
+    elif unnamed:
+        found = assign(items, nics)
+        reason = f" ({found.reason})" if isinstance(found, Unprovable) else ""
+        hint = f'write "interface" in each item, as one of: {listed(may)}{reason}'
+        warnings.append(Problem(annotation, 0, text, hint))
+    else:
+        problems += _nics_without_item(annotation, text, items, nics)
+    return Findings(tuple(problems), tuple(warnings))
+
+
+def _items_without_nic(annotation: str, items: tuple[PoolList, ...], nics: tuple[Nic, ...]) -> Iterator[Problem]:
     by_name: dict[str, Nic] = {}
     for nic in nics:  # of two NICs of one name, which is a problem of its own, the one that an item can be for
         if nic.interface not in by_name or nic.source is not Source.OTHER:
             by_name[nic.interface] = nic
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
     for number, item in enumerate(items, start=1):
-        holder = by_name.get(item.interface.strip())
-        if item.interface.strip() and holder is None:
-            wrong = f"the pod has no NIC {item.interface.strip()!r}; {_have(nics)}"
-            problems.append(Problem(annotation, number, item.text, wrong))
+        name = item.interface.strip()
+        holder = by_name.get(name)
+        if name and holder is None:
+            wrong = f"the pod has no NIC {quoted(name)}; {_have(nics)}"
+            yield Problem(annotation, number, item.text, wrong, rule="no such NIC")
         elif holder is not None and holder.source is Source.OTHER:
             wrong = (
-                f"NIC {holder.interface!r} ({holder.network}) does not use Spiderpool's IPAM: "
+                f"NIC {quoted(name)} ({holder.network}) does not use Spiderpool's IPAM: "
                 "its address would be taken and never used; remove the item"
             )
-            problems.append(Problem(annotation, number, item.text, wrong))
-    unnamed = [item for item in items if not item.interface.strip()]
-    may = [nic for nic in nics if nic.source is not Source.OTHER]
-    named_count = len(items) - len(unnamed)
-    if len(items) > len(may) and unnamed:
-        wrong = f"{len(items)} items for {len(may)} NICs of Spiderpool's; allowed is one for each of: {_names(may)}"
-        problems.append(Problem(annotation, 0, text, wrong))
-    elif unnamed and named_count:
-        wrong = f"interface is given in some items only; write it in each, as one of: {_names(may)}"
-        problems.append(Problem(annotation, 0, text, wrong))
-    elif unnamed:
-        reason = found.reason if isinstance(found := assign(items, nics), Unprovable) else "it is not made explicit yet"
-        hint = f'write "interface" in each item, as one of: {_names(may)} ({reason})'
-        warnings.append(Problem(annotation, 0, text, hint))
-    else:
-        listed = {item.interface.strip() for item in items}
-        problems += [
-            Problem(
-                annotation,
-                0,
-                text,
-                f"NIC {nic.interface!r} ({nic.network}) uses Spiderpool's IPAM and has no item, so its ADD fails; add one",
+            yield Problem(annotation, number, item.text, wrong, rule="another IPAM's NIC")
+
+
+def _nics_without_item(
+    annotation: str, text: str, items: tuple[PoolList, ...], nics: tuple[Nic, ...]
+) -> Iterator[Problem]:
+    given = {item.interface.strip() for item in items}
+    for nic in nics:
+        if nic.source is Source.SPIDERPOOL and nic.interface not in given:
+            wrong = (
+                f"NIC {quoted(nic.interface)} ({nic.network}) uses Spiderpool's IPAM and has no item, so its ADD fails"
             )
-            for nic in nics
-            if nic.source is Source.SPIDERPOOL and nic.interface not in listed
-        ]
-    return Findings(tuple(problems), tuple(warnings))
+            yield Problem(annotation, 0, text, f"{wrong}; add one", rule=f"no item for {nic.interface}")
 
 
 def _one_for_all(annotations: Mapping[str, str], nics: tuple[Nic, ...]) -> Iterator[Problem]:
     text = annotations[IPPOOL]
-    served = [nic for nic in nics if nic.source is Source.SPIDERPOOL]
+    served = [nic.interface for nic in nics if nic.source is Source.SPIDERPOOL]
     if IPPOOLS in annotations:
         yield Problem(IPPOOL, 0, text, f"Spiderpool ignores it, since {IPPOOLS} is there, too")
     elif len(served) > 1:
-        hint = f"every NIC ({_names(served)}) draws from this one list and may get one address; use {IPPOOLS}"
+        hint = f"every NIC ({listed(served)}) draws from this one list and may get one address; use {IPPOOLS}"
         yield Problem(IPPOOL, 0, text, hint)
 
 
 def _have(nics: tuple[Nic, ...]) -> str:
-    return f"it has {_names(nics)}"
-
-
-def _names(nics: tuple[Nic, ...] | list[Nic]) -> str:
-    return ", ".join(nic.interface for nic in nics) or "none"
+    return f"it has {listed([nic.interface for nic in nics])}"

@@ -7,6 +7,7 @@ from poolwarden.ipam.network import UNDECODABLE
 from poolwarden.webhook.answer import Answer, allowed, with_warnings
 from poolwarden.webhook.knowledge import Knowledge
 from poolwarden.webhook.pod.pods import Pod, findings, named
+from poolwarden.webhook.pod.problem import MOST_TOLD
 from poolwarden.webhook.review import Operation, Request
 from poolwarden.webhook.settings import RuleSettings
 
@@ -46,8 +47,8 @@ def validate_workload(request: Request, knowledge: Knowledge, settings: RuleSett
             return allowed()
     annotations = named(template.annotations, request.namespace, knowledge, settings)
     found = findings(annotations, request.namespace, knowledge, settings)
-    refused = (f"its pods would be refused: {path}.{problem}" for problem in found.problems)
-    return with_warnings(allowed(), (*refused, *(f"{path}.{warning}" for warning in found.warnings)))
+    refused = (f"would be refused: {path}.{problem}" for problem in found.problems[:MOST_TOLD])
+    return with_warnings(allowed(), (*refused, *(f"{path}.{warning}" for warning in found.warnings[:MOST_TOLD])))
 
 
 def _template(kind: str, raw: msgspec.Raw) -> tuple[str, Pod]:

@@ -10,8 +10,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from poolwarden.webhook.answer import Answer, Errored, errored, response
-from poolwarden.webhook.review import NoReview, parse_review
+from poolwarden.webhook.answer import Answer, Denied, Errored, errored, response
+from poolwarden.webhook.review import NoReview, Request, parse_review
 from poolwarden.webhook.server.config import Answerer, Limits
 from poolwarden.webhook.server.lifecycle import Lifecycle, Phase
 from poolwarden.webhook.server.log import place
@@ -155,15 +155,28 @@ def _answer(path: str, answerer: Answerer, body: bytes) -> Reply:
     operation = request.operation.value
     try:
         answer = answerer(request)
+        if isinstance(answer, Denied):
+            _log.info("denied", path=path, **_told(request))
         if not isinstance(answer, Errored):
             return Reply(HTTPStatus.OK, response(request.uid, answer), type(answer), operation)
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, failurePolicy decides
         # Neither the message nor any value: they may quote the object.
         fault, where = type(error).__name__, place(error.__traceback__)
-        uid, kind = request.uid[:LONGEST_WORD], request.kind.kind[:LONGEST_WORD]
-        _log.error("review_failed", path=path, uid=uid, kind=kind, operation=operation, error=fault, at=where)
+        _log.error("review_failed", path=path, **_told(request), error=fault, at=where)
         answer = errored(HTTPStatus.INTERNAL_SERVER_ERROR, f"defect of poolwarden: {fault} at {where}")
     return _refusal(answer, operation=operation)
+
+
+def _told(request: Request) -> dict[str, str]:
+    """What our log says of a request: which one, and nothing of its object."""
+    words = {
+        "uid": request.uid,
+        "kind": request.kind.kind,
+        "namespace": request.namespace,
+        "name": request.name,
+        "operation": request.operation.value,
+    }
+    return {key: word[:LONGEST_WORD] for key, word in words.items()}
 
 
 def _refusal(answer: Errored, *, operation: str = NO_REVIEW, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Reply:
