@@ -45,8 +45,13 @@ controlplane: ## build etcd, kube-apiserver and so on for the tests (minutes at 
 cluster: venv ## run a control plane to play with, until Ctrl-C
 	PYTHONPATH=tests exec $(BIN)/python -m controlplane.cluster
 
-bench: venv ## measure speed and memory
-	$(BIN)/python tests/bench.py
+bench: venv ## measure speed and memory (ARGS=webhook, reviews, creations or sweep: only that, with options)
+	@set -e; for part in $(or $(firstword $(ARGS)),sweep webhook); do \
+	  case $$part in \
+	    sweep) $(BIN)/python tests/bench.py $(wordlist 2,99,$(ARGS));; \
+	    *) $(BIN)/python tests/bench_webhook.py $$part $(wordlist 2,99,$(ARGS));; \
+	  esac; \
+	done
 
 lock: ## write constraints.txt anew, with today's versions of everything
 	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \

@@ -1,6 +1,6 @@
 """The benchmark: a whole observe sweep beside the bare reading of the same objects, and the command line's own times.
 
-    make bench [ARGS="--pods 20000 --pools 100 --runs 5"]
+    make bench ARGS="sweep --pods 20000 --pools 100 --runs 5"
 
 Each figure is the median of interleaved runs, each in a process of its own; the spread stands beside it.
 """

@@ -1,4 +1,4 @@
-"""The no-op admission webhook, to measure ours beside, and the client that posts reviews as the API server does."""
+"""The no-op admission webhook, to measure ours beside, and clients that post reviews as the API server does, and pods."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from controlplane.client import NAMESPACES
 from controlplane.kubelet import Object
 from controlplane.server import Server, free_ports
 
@@ -60,24 +61,54 @@ def post_reviews(
     program: Path, url: str, authority: Path, review: Path, *, connections: int, seconds: float, timeout: float = 10
 ) -> Load:
     """Posts the AdmissionReview in the file, each time with another uid, on so many connections for so long."""
+    result = _post(program, url, authority, review, connections, seconds, timeout)
+    answers = result["answers"]
+    return Load(
+        result["requests"],
+        answers.get("allowed", 0),
+        answers.get("denied", 0),
+        result["errors"],
+        result["answers_per_second"],
+        **result["milliseconds"],
+    )
+
+
+def create_pods(
+    program: Path, kubeconfig: Path, namespace: str, pod: Path, *, connections: int, seconds: float
+) -> tuple[float, Mapping[str, int]]:
+    """Creates the pod in the file, which has a generateName, over and over; how many a second, and errors by kind."""
+    config = json.loads(kubeconfig.read_text())
+    cluster = config["clusters"][0]["cluster"]
+    url = f"{cluster['server']}{NAMESPACES}/{namespace}/pods"
+    token = config["users"][0]["user"]["token"]
+    result = _post(program, url, cluster["certificate-authority"], pod, connections, seconds, TOKEN=token)
+    return result["answers_per_second"], result["errors"]
+
+
+def _post(
+    program: Path,
+    url: str,
+    authority: Path,
+    body: Path,
+    connections: int,
+    seconds: float,
+    timeout: float = 10,
+    **environment: str,
+) -> Object:
+    """Runs a program that posts; what it printed."""
     flags = {
         "url": url,
         "ca": authority,
-        "body": review,
+        "body": body,
         "connections": connections,
         "seconds": seconds,
         "timeout": f"{timeout}s",
     }
     command = [str(program), *(f"-{name}={value}" for name, value in flags.items())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + timeout + 30, check=False)
-    if done.returncode:
-        raise RuntimeError(f"review-load: {done.stderr.strip()}")
-    result = json.loads(done.stdout)
-    return Load(
-        result["requests"],
-        result["allowed"],
-        result["denied"],
-        result["errors"],
-        result["reviews_per_second"],
-        **result["milliseconds"],
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=seconds + timeout + 30, env=environment, check=False
     )
+    if done.returncode:
+        raise RuntimeError(f"{program.name}: {done.stderr.strip()}")
+    printed: Object = json.loads(done.stdout)
+    return printed

@@ -92,6 +92,7 @@ PROGRAMS = (
     Program("multus-names", "multus", ".", 10),
     Program("noop-webhook", "admission", "./noop", 2),
     Program("review-load", "admission", "./load", 2),
+    Program("pod-load", "admission", "./pods", 2),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from controlplane.admission import Tls, noop_webhook, post_reviews
+from controlplane.admission import Tls, create_pods, noop_webhook, post_reviews
+from controlplane.client import NAMESPACES
+from controlplane.plane import ControlPlane
 from controlplane.server import free_ports
 
 PATCH = [{"op": "add", "path": "/metadata/labels", "value": {}}]
@@ -107,3 +110,23 @@ def test_errors_are_counted_by_kind(
     assert nobody.requests
     assert unknown.requests
     assert nobody.per_second == unknown.per_second == 0
+
+
+def test_pods_are_created(
+    control_plane_programs: Mapping[str, Path], control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Each request makes a pod of its own; where the namespace is not, the errors say so."""
+    pod = tmp_path / "pod.json"
+    pod.write_text(
+        json.dumps({"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "web", "image": "web"}]}})
+    )
+    create = partial(create_pods, control_plane_programs["pod-load"], control_plane.kubeconfig(), pod=pod)
+    rate, errors = create(namespace=namespace, connections=2, seconds=0.2)
+    nowhere, missing = create(namespace="nowhere", connections=2, seconds=0.1)
+
+    made = len(control_plane.request("GET", f"{NAMESPACES}/{namespace}/pods")["items"])
+    assert made > 2
+    assert errors == {}
+    assert 0 < rate <= made / 0.2
+    assert nowhere == 0
+    assert set(missing) == {"status 404"}

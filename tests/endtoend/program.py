@@ -44,6 +44,12 @@ class Program:
         """Who vouches for it, as PEM."""
         return certificate_pem(self.ca.certificate)
 
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id, which is also that of the session of all its processes."""
+        assert self._process is not None
+        return self._process.pid
+
     def issue(self, ca: Pair, *, expired: bool = False) -> None:
         """Puts a new serving certificate into the mounted Secret."""
         now = datetime.now(UTC) - (2 * DAY if expired else timedelta())
