@@ -5,12 +5,15 @@ Spiderpool the annotations that they are written for.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
-_BLANKS = " \t\n\r"
+from poolwarden.webhook.remembered import remembered
+
+_blanks = re.compile(r"[ \t\n\r]*").match
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -19,6 +22,7 @@ def _refuse(constant: str) -> NoReturn:
 
 # An int of 5,000 digits would raise; that it is a number is all that counts here.
 _ANY = json.JSONDecoder(parse_int=float, parse_constant=_refuse)
+_scan = _ANY.scan_once
 
 
 class Member(Struct, frozen=True):
@@ -31,12 +35,16 @@ class Member(Struct, frozen=True):
 
 
 class Located(Struct, frozen=True):
-    """A value with its place in the text; `members` is empty unless it is an object."""
+    """A value with its place in the text; `members` is empty unless it is an object.
+
+    `fields` holds of the members whose keys differ by case at most the last, by folded key.
+    """
 
     value: Any
     start: int
     end: int
     members: tuple[Member, ...] = ()
+    fields: Mapping[str, Member] = {}
 
 
 class Edit(Struct, frozen=True, order=True):
@@ -53,6 +61,7 @@ class Malformed(Struct, frozen=True, tag=True):
     problem: str
 
 
+@remembered
 def parse_list(text: str) -> tuple[Located, ...] | Malformed:
     """The items of a JSON list."""
     if not text.strip():
@@ -61,7 +70,7 @@ def parse_list(text: str) -> tuple[Located, ...] | Malformed:
         whole = _ANY.decode(text)
         if not isinstance(whole, list):
             return Malformed(f"a JSON list is needed, this is {kind_of(whole)}")
-        return tuple(_items(text))
+        return tuple(_items(text, whole))
     except (ValueError, RecursionError) as error:
         return Malformed(f"it is no valid JSON: {_short(error)}")
 
@@ -87,8 +96,7 @@ def kind_of(value: Any) -> str:
 
 def last(item: Located, name: str) -> Member | None:
     """The member that Go would take for a field of that name: of those whose keys differ by case at most, the last."""
-    folded = name.casefold()
-    return next((member for member in reversed(item.members) if member.key.casefold() == folded), None)
+    return item.fields.get(name.casefold())
 
 
 def string(item: Located, name: str) -> str:
@@ -97,6 +105,11 @@ def string(item: Located, name: str) -> str:
     A member that is neither string nor null is not looked at: its type is a problem of its own.
     """
     folded = name.casefold()
+    member = item.fields.get(folded)
+    if member is None:
+        return ""
+    if isinstance(member.value, str):
+        return member.value
     texts = [m.value for m in item.members if m.key.casefold() == folded and isinstance(m.value, str)]
     return texts[-1] if texts else ""
 
@@ -147,39 +160,35 @@ def type_problem(item: Located, types: Mapping[str, type]) -> str:
     return ""
 
 
-def _items(text: str) -> Iterable[Located]:
-    """Of a text that is known to be a list."""
+def _items(text: str, whole: list[Any]) -> Iterable[Located]:
+    """Of a text that is known to be this list."""
     at = _skip(text, _skip(text, 0) + 1)
-    while text[at] != "]":
+    for _ in whole:
         item = _located(text, at)
         yield item
-        at = _skip(text, item.end)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
+        at = _skip(text, _skip(text, item.end) + 1)  # behind the comma
 
 
 def _located(text: str, start: int) -> Located:
-    value, end = _ANY.raw_decode(text, start)
-    return Located(value, start, end, tuple(_members(text, start)) if isinstance(value, dict) else ())
-
-
-def _members(text: str, start: int) -> Iterable[Member]:
-    """Of a text that is known to hold an object at `start`."""
+    if text[start] != "{":
+        value, end = _scan(text, start)
+        return Located(value, start, end)
+    members = []
     at = _skip(text, start + 1)
     while text[at] != "}":
-        key, at = _ANY.raw_decode(text, at)
+        key, at = _scan(text, at)
         value_start = _skip(text, _skip(text, at) + 1)  # behind the colon
-        value, end = _ANY.raw_decode(text, value_start)
-        yield Member(key, value, value_start, end)
+        value, end = _scan(text, value_start)
+        members.append(Member(key, value, value_start, end))
         at = _skip(text, end)
         if text[at] == ",":
             at = _skip(text, at + 1)
+    fields = {member.key.casefold(): member for member in members}
+    return Located({member.key: member.value for member in members}, start, at + 1, tuple(members), fields)
 
 
 def _skip(text: str, at: int) -> int:
-    while text[at : at + 1] in _BLANKS and at < len(text):
-        at += 1
-    return at
+    return _blanks(text, at).end()
 
 
 def _short(error: Exception) -> str:

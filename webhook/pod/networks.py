@@ -26,6 +26,7 @@ from poolwarden.webhook.json_text import (
     unknown_keys,
 )
 from poolwarden.webhook.pod.problem import Problem, Unreadable, quoted
+from poolwarden.webhook.remembered import remembered
 
 GO_BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 """What Go's `strings.TrimSpace` trims (`unicode.IsSpace`)."""
@@ -93,6 +94,7 @@ class Networks(Struct, frozen=True, tag=True):
     problems: tuple[Problem, ...] = ()
 
 
+@remembered
 def parse(annotation: str, text: str, namespace: str) -> Networks | Unreadable:
     """Read an annotation that is present; items without namespace live in `namespace`. A zero-length one asks for nothing."""
     if not text:

@@ -26,6 +26,7 @@ from poolwarden.webhook.json_text import (
 )
 from poolwarden.webhook.pod.networks import MOST_ITEMS
 from poolwarden.webhook.pod.problem import Problem, Unreadable, quoted
+from poolwarden.webhook.remembered import remembered
 
 IPPOOLS = "ipam.spidernet.io/ippools"
 IPPOOL = "ipam.spidernet.io/ippool"
@@ -62,6 +63,7 @@ class PoolLists(Struct, frozen=True, tag=True):
     items: tuple[PoolList, ...]
 
 
+@remembered
 def parse_many(annotation: str, text: str) -> PoolLists | Unreadable:
     """Read `ippools` or `subnets`: a list with an item for each NIC."""
     located = parse_list(text)

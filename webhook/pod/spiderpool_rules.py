@@ -4,13 +4,14 @@ Facts: Spiderpool v1.1.2 as in `pool_lists`; seen running: a list with names in 
 allocates for every item listed, so one for a NIC that never asks Spiderpool holds an address for the pod's whole life.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
 from poolwarden.ipam.address import V4, V6, Family
-from poolwarden.ipam.spiderpool import SpiderIPPool
+from poolwarden.ipam.spiderpool import PoolShape
 from poolwarden.webhook.knowledge import Knowledge, Known
 from poolwarden.webhook.pod.multus_rules import nic_name_fault
 from poolwarden.webhook.pod.nics import Nic, Source
@@ -37,7 +38,7 @@ from poolwarden.webhook.pod.problem import (
     quoted,
 )
 
-_WILDCARDS = "*?["
+_WILDCARD = re.compile(r"[*?\[]").search
 _MOST_WILDCARDS = 32
 """Distinct ones that are looked up among the pools; nobody writes more."""
 _MOST_SHOWN = 3
@@ -52,7 +53,7 @@ class Assigned(Struct, frozen=True, tag=True):
 class Drawn(Struct, frozen=True):
     """The pools that wildcards stand for, and what is known of all pools; `skipped` if there are too many wildcards."""
 
-    pools: Known[SpiderIPPool]
+    pools: Known[PoolShape]
     matching: Mapping[tuple[Family, str], frozenset[str]]
     skipped: bool
 
@@ -127,10 +128,10 @@ def spiderpool_findings(
 
 def is_wildcard(name: str) -> bool:
     """Whether Spiderpool expands it against all pools of the family."""
-    return any(char in name for char in _WILDCARDS)
+    return _WILDCARD(name) is not None
 
 
-def drawn_from(items: tuple[PoolList, ...], pools: Known[SpiderIPPool]) -> Drawn:
+def drawn_from(items: tuple[PoolList, ...], pools: Known[PoolShape]) -> Drawn:
     """Expand the wildcards of an annotation."""
     wildcards = {
         (family, name) for item in items for family, names in item.pools.items() for name in names if is_wildcard(name)
@@ -140,14 +141,14 @@ def drawn_from(items: tuple[PoolList, ...], pools: Known[SpiderIPPool]) -> Drawn
     return Drawn(pools, {key: _matching(*key, pools) for key in wildcards}, skipped=False)
 
 
-def _matching(family: Family, pattern: str, pools: Known[SpiderIPPool]) -> frozenset[str]:
+def _matching(family: Family, pattern: str, pools: Known[PoolShape]) -> frozenset[str]:
     python_pattern = pattern.replace("[^", "[!")  # Go's path.Match negates by ^
     return frozenset(
         name for (_, name), pool in pools.items.items() if _family(pool) == family and fnmatchcase(name, python_pattern)
     )
 
 
-def _family(pool: SpiderIPPool) -> Family:
+def _family(pool: PoolShape) -> Family:
     if pool.spec.ip_version in (V4, V6):
         return V6 if pool.spec.ip_version == V6 else V4
     return V6 if ":" in pool.spec.subnet else V4

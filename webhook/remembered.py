@@ -1,0 +1,23 @@
+"""A memory for what pure functions make of short texts: the pods of one workload come with the same annotations."""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TypeVar
+
+R = TypeVar("R")
+
+MOST_CHARACTERS = 1024
+"""Of all texts of a call: a longer one is parsed each time, lest annotations of 256 KiB fill the memory."""
+MOST_CALLS = 512
+"""That are remembered of each function: what they hold takes a few MiB at most."""
+
+
+def remembered(function: Callable[..., R]) -> Callable[..., R]:
+    """The function of texts, with its last results at hand. They must be immutable."""
+    recalled = lru_cache(maxsize=MOST_CALLS)(function)
+
+    @wraps(function)
+    def call(*texts: str) -> R:
+        return recalled(*texts) if sum(map(len, texts)) <= MOST_CHARACTERS else function(*texts)
+
+    return call
