@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import TypeVar
+from typing import ParamSpec, TypeVar, cast
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_CHARACTERS = 1024
@@ -12,12 +13,13 @@ MOST_CALLS = 512
 """That are remembered of each function: what they hold takes a few MiB at most."""
 
 
-def remembered(function: Callable[..., R]) -> Callable[..., R]:
+def remembered(function: Callable[P, R]) -> Callable[P, R]:
     """The function of texts, with its last results at hand. They must be immutable."""
-    recalled = lru_cache(maxsize=MOST_CALLS)(function)
+    anew = cast("Callable[..., R]", function)
+    recalled = lru_cache(maxsize=MOST_CALLS)(anew)
 
     @wraps(function)
     def call(*texts: str) -> R:
-        return recalled(*texts) if sum(map(len, texts)) <= MOST_CHARACTERS else function(*texts)
+        return recalled(*texts) if sum(map(len, texts)) <= MOST_CHARACTERS else anew(*texts)
 
-    return call
+    return cast("Callable[P, R]", call)
