@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from poolwarden.webhook.remembered import remembered
 
+MOST_ITEMS = 1024
+"""A pod has fewer NICs: Multus' network-status of more would not fit into its 256 KiB of annotations."""
 _blanks = re.compile(r"[ \t\n\r]*").match
 
 
@@ -63,13 +65,15 @@ class Malformed(Struct, frozen=True, tag=True):
 
 @remembered
 def parse_list(text: str) -> tuple[Located, ...] | Malformed:
-    """The items of a JSON list."""
+    """The items of a JSON list of at most MOST_ITEMS."""
     if not text.strip():
         return Malformed("it is empty; a JSON list is needed")
     try:
         whole = _ANY.decode(text)
         if not isinstance(whole, list):
             return Malformed(f"a JSON list is needed, this is {kind_of(whole)}")
+        if len(whole) > MOST_ITEMS:
+            return Malformed(f"it has {len(whole)} items; at most {MOST_ITEMS} are allowed")
         return tuple(_items(text, whole))
     except (ValueError, RecursionError) as error:
         return Malformed(f"it is no valid JSON: {_short(error)}")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolwarden.ipam.objects import DEFAULT_NETWORK, NETWORKS
-from poolwarden.webhook.answer import Allowed, Denied
+from poolwarden.webhook.answer import Allowed, Denied, response
 from poolwarden.webhook.pod.networks import Networks, is_json, parse
 from poolwarden.webhook.pod.pods import RULED, validate_pod
 from poolwarden.webhook.pod.pool_lists import IPPOOL, IPPOOLS, ROUTES, SUBNETS
@@ -37,8 +37,10 @@ def test_nothing_raises_and_naming_is_idempotent(annotations: dict[str, str], se
     once = mutated(annotations, settings=settings)
     assert mutated(once, settings=settings) == once
     for text in (annotations, once):
-        assert isinstance(validate_pod(request(pod(text)), KNOWLEDGE, settings), Allowed | Denied)
-        assert isinstance(validate_pod(request(pod(text), old=pod(annotations)), KNOWLEDGE, settings), Allowed | Denied)
+        for asked in (request(pod(text)), request(pod(text), old=pod(annotations))):
+            answer = validate_pod(asked, KNOWLEDGE, settings)
+            assert isinstance(answer, Allowed | Denied)
+            assert response("u1", answer)
 
 
 @given(ANNOTATIONS, SETTINGS)

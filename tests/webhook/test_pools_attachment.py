@@ -19,17 +19,17 @@ MANAGER: Object = {"cooldown_period": "70s", "low_ip_count": 50, "target_ip_coun
     [
         ("", "allowed"),
         ("{}", "allowed"),
-        (" ", "denied: spec.config: '': it is no valid JSON"),
-        ("{", "denied: spec.config: '{': it is no valid JSON"),
-        ("{'type': 'macvlan'}", "denied: spec.config: \"{'type': 'macvlan'}\": it is no valid JSON"),
-        ("[]", "denied: spec.config: '[]': it is no JSON object"),
-        ('{"plugins": {}}', "denied: spec.config: '{\"plugins\": {}}': plugins is no list of objects"),
-        ('{"plugins": [1]}', "denied: spec.config: '{\"plugins\": [1]}': plugins is no list of objects"),
+        (" ", "denied: spec.config: it is no valid JSON"),
+        ("{", "denied: spec.config: it is no valid JSON"),
+        ("{'type': 'macvlan'}", "denied: spec.config: it is no valid JSON"),
+        ("[]", "denied: spec.config: it is no JSON object"),
+        ('{"plugins": {}}', "denied: spec.config: plugins is no list of objects"),
+        ('{"plugins": [1]}', "denied: spec.config: plugins is no list of objects"),
         (
             '{"plugins": [{"type": "tuning"}, {"ipam": {"type": "whereabouts", "range": "x"}}]}',
             "denied: spec.config plug",
         ),
-        ("[" * 100_000, "denied: spec.config: '[[["),
+        ("[" * 100_000, "denied: spec.config: it is no valid JSON"),
         ('{"a": "\\ud800"}', "denied: spec.config: "),
         ('{"type": "bridge", "ipam": "x"}', "denied: spec.config ipam: is no object"),
         ('{"type": "bridge", "ipam": {}}', "allowed"),
@@ -94,7 +94,7 @@ def test_a_configuration(config: str, answer: str) -> None:
         ),
         (
             {"type": "spiderpool", "default_ipv4_ippool": "blue"},
-            'denied: spec.config ipam.default_ipv4_ippool: "blue" is',
+            "denied: spec.config ipam.default_ipv4_ippool: a string is",
         ),
         (
             {"type": "spiderpool", "default_ipv4_ippool": ["gone"]},
@@ -111,7 +111,7 @@ def test_a_configuration(config: str, answer: str) -> None:
         ),
         (
             {"type": "spiderpool", "clean_gateway": "yes"},
-            'denied: spec.config ipam.clean_gateway: "yes" is not allowed; n',
+            "denied: spec.config ipam.clean_gateway: a string is not allowed; n",
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_overlap_with_another_ipam_warns() -> None:
     cluster = knowing(pools=[spider(ips=["10.6.0.5-10.6.0.9"])])
     inside = nad({**W, "range": "10.6.0.0/24"})
     assert judged("nad", inside, knowledge=cluster).startswith(
-        "warned: spec.config ipam: 10.6.0.5-10.6.0.9 overlap SpiderIPPool blue"
+        "warned: spec.config ipam: SpiderIPPool blue hands out 10.6.0.5-10.6.0.9, too"
     )
     assert judged("nad", nad({**W, "range": "10.6.0.0/24", "exclude": ["10.6.0.0/28"]}), knowledge=cluster) == "allowed"
     assert judged("nad", nad({**W, "range": "10.6.0.0/24", "log_level": "debug"}), inside, cluster) == "allowed"

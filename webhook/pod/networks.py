@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from poolwarden.webhook.json_text import (
+    MOST_ITEMS,
     Located,
     Malformed,
     edited,
@@ -38,8 +39,6 @@ _MAC = re.compile(
     r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2})*)"
     r"|[0-9A-Fa-f]{4}(?:\.[0-9A-Fa-f]{4})*"
 )
-MOST_ITEMS = 1024
-"""More have no room: Multus' network-status of them would not fit into a pod's 256 KiB of annotations."""
 _MAC_BYTES = frozenset({6, 8, 20})  # what Go's net.ParseMAC takes
 _TYPES: Mapping[str, type] = {
     "name": str,
@@ -100,7 +99,8 @@ def parse(annotation: str, text: str, namespace: str) -> Networks | Unreadable:
     if not text:
         return Networks(())
     if not is_json(text) and text.count(",") >= MOST_ITEMS:
-        return _too_many(annotation, text, text.count(",") + 1)
+        wrong = f"it has {text.count(',') + 1} items; at most {MOST_ITEMS} are allowed"
+        return Unreadable((Problem(annotation, 0, text, wrong),))
     return _parse_json(annotation, text, namespace) if is_json(text) else _parse_text(annotation, text, namespace)
 
 
@@ -180,8 +180,6 @@ def _parse_json(annotation: str, text: str, namespace: str) -> Networks | Unread
     located = parse_list(text)
     if isinstance(located, Malformed):
         return Unreadable((Problem(annotation, 0, text, located.problem),))
-    if len(located) > MOST_ITEMS:
-        return _too_many(annotation, text, len(located))
     problems = [
         Problem(annotation, number, _shown(text, item), wrong)
         for number, item in enumerate(located, start=1)
@@ -190,10 +188,6 @@ def _parse_json(annotation: str, text: str, namespace: str) -> Networks | Unread
     if problems:
         return Unreadable(tuple(problems))
     return Networks(tuple(_selection(text, number, item, namespace) for number, item in enumerate(located, start=1)))
-
-
-def _too_many(annotation: str, text: str, count: int) -> Unreadable:
-    return Unreadable((Problem(annotation, 0, text, f"it has {count} items; at most {MOST_ITEMS} are allowed"),))
 
 
 def _shown(text: str, item: Located) -> str:

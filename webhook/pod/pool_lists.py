@@ -24,7 +24,6 @@ from poolwarden.webhook.json_text import (
     type_problem,
     unknown_keys,
 )
-from poolwarden.webhook.pod.networks import MOST_ITEMS
 from poolwarden.webhook.pod.problem import Problem, Unreadable, quoted
 from poolwarden.webhook.remembered import remembered
 
@@ -97,18 +96,12 @@ def route_problems(text: str) -> Iterator[Problem]:
         return
     for number, item in enumerate(located, start=1):
         wrong = _route_fault(item)
-        if number > MOST_ITEMS:
-            yield Problem(ROUTES, 0, text, f"it has {len(located)} items; at most {MOST_ITEMS} are allowed")
-            return
         if wrong:
             yield Problem(ROUTES, number, text[item.start : item.end], wrong)
 
 
 def _read(annotation: str, text: str, located: tuple[Located, ...], *, first: int) -> PoolLists | Unreadable:
     types = {IPPOOLS: _ITEM_TYPES, IPPOOL: _ONE_TYPES}.get(annotation, _SUBNET_TYPES)
-    if len(located) > MOST_ITEMS:
-        wrong = f"it has {len(located)} items; a pod has at most {MOST_ITEMS} NICs"
-        return Unreadable((Problem(annotation, 0, text, wrong),))
     problems = [
         Problem(annotation, number, text[item.start : item.end], wrong)
         for number, item in enumerate(located, start=first)
