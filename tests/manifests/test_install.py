@@ -223,6 +223,18 @@ def test_components_change_one_thing_each(
     }
 
 
+def test_cert_manager_takes_the_place_of_our_own_certificates(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """It fills the Secret that is mounted and both caBundles; the webhook neither keeps certificates nor may."""
+    items = build(control_plane, overlay(tmp_path, "cert-manager"))
+    assert container(items, "webhook")["args"] == ["webhook", "--certificates=provided"]
+    assert not [item for item in items if item["metadata"]["name"] == "poolwarden-webhook-certificates"]
+    leaf = next(i for i in items if i["kind"] == "Certificate" and i["spec"]["secretName"] == CERTIFICATES.tls_secret)
+    assert f"{CERTIFICATES.service}.{CERTIFICATES.namespace}.svc" in leaf["spec"]["dnsNames"]
+    wanted = f"{leaf['metadata']['namespace']}/{leaf['metadata']['name']}"
+    injected = [item["metadata"]["annotations"] for item in items if item["kind"] in COLLECTIONS]
+    assert injected == [{"cert-manager.io/inject-ca-from": wanted}] * 2
+
+
 def test_the_deployment_is_what_the_program_expects(control_plane: ControlPlane) -> None:
     """Ports, mount, Secret, Service and times in the manifests are those that the program has by default."""
     items = build(control_plane, MANIFESTS)
