@@ -147,6 +147,17 @@ def test_server_side_apply_is_not_hindered(control_plane: ControlPlane) -> None:
         control_plane.kubectl("apply", "--server-side", "--filename=-", input=obj)
 
 
+@pytest.mark.usefixtures("webhook")
+@pytest.mark.parametrize("how", [[], ["--server-side"]], ids=["client-side", "server-side"])
+def test_a_pod_that_is_applied_again_keeps_its_names(control_plane: ControlPlane, how: list[str]) -> None:
+    """With the text that its author wrote at first, one item of which has a name."""
+    partly = {**UNNAMED, IPPOOLS: '[{"ipv4": ["p0"], "interface": "eth0"}, {"ipv4": ["p1"]}]'}
+    obj = pod(partly)
+    for _ in range(2):
+        control_plane.kubectl("apply", *how, "--filename=-", input=text(obj))
+        assert annotations_of(control_plane.request("GET", f"{PODS}/{obj['metadata']['name']}")) == NAMED
+
+
 def test_old_objects_are_edited_finalised_and_deleted(control_plane: ControlPlane, program: Program) -> None:
     """What was there before us, with whatever faults, stays its owner's."""
     faulty = pod({NETWORKS: "a@eth0", IPPOOLS: "["})
