@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from threading import Event, Lock, Thread
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -20,11 +19,8 @@ from poolwarden.certs.issue import Pair
 from poolwarden.certs.keep import Kept, keep
 from poolwarden.certs.settings import SERVICE, Settings
 from poolwarden.certs.state import Authority, Serving, State
-from poolwarden.cluster.api_server import ApiServer
-from poolwarden.cluster.exchange import Limits
-from poolwarden.cluster.guard import Guard
+from poolwarden.cluster.api_server import ApiServer, Opener
 from poolwarden.cluster.lease import Candidate, HeldBy, Leadership, Leading, NotReleased, Terms, Unclear
-from poolwarden.cluster.pacing import Stop
 
 log = structlog.get_logger()
 
@@ -32,14 +28,6 @@ INTERVAL = 60.0
 """Seconds between passes: how long a caBundle that somebody reset stays so. Each pass is four reads."""
 _JITTER = 0.1
 _SHORTEST_PAUSE = 1.0
-
-
-class Opener(Protocol):
-    """Opens the cluster; `limits` are the caller's own where it has some."""
-
-    def __call__(self, *, stop: Stop, guard: Guard | None = None, limits: Limits | None = None) -> ApiServer:
-        """A cluster whose reads end with `stop`, and whose writes ask `guard`."""
-        ...
 
 
 class Status(Struct, frozen=True):

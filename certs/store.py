@@ -18,7 +18,7 @@ from poolwarden.certs.issue import (
     read_certificates,
     read_pair,
 )
-from poolwarden.certs.kinds import MUTATING, SECRETS, VALIDATING, Kind
+from poolwarden.certs.kinds import MUTATING, SECRETS, VALIDATING
 from poolwarden.certs.settings import Settings
 from poolwarden.certs.state import (
     NEVER,
@@ -33,6 +33,7 @@ from poolwarden.certs.state import (
 )
 from poolwarden.cluster.clock import format_micro_time, parse_time
 from poolwarden.cluster.interface import Absent, Cluster, Found, PatchType, Unread, WriteOutcome
+from poolwarden.cluster.kinds import OwnKind
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 BUNDLE = "ca.crt"
@@ -129,7 +130,7 @@ def _seen(annotations: Mapping[str, str]) -> Seen:
         return NEVER
 
 
-def _configuration(cluster: Cluster, kind: Kind, name: str) -> Configuration | Uninstalled | Unknown:
+def _configuration(cluster: Cluster, kind: OwnKind, name: str) -> Configuration | Uninstalled | Unknown:
     match cluster.get(kind, _Configuration, name=name):
         case Found(item=found):
             bundles = {one.name: read_certificates(one.client_config.ca_bundle or b"") for one in found.webhooks or ()}

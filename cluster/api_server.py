@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -237,6 +237,14 @@ class ApiServer:
             case Refusal():
                 uncertain = answer.code >= HTTPStatus.INTERNAL_SERVER_ERROR
                 return Failed(answer.doubt, f"cannot {what}: {answer.message}", uncertain=uncertain)
+
+
+class Opener(Protocol):
+    """Opens the cluster; `limits` are the caller's own where it has some."""
+
+    def __call__(self, *, stop: Stop, guard: Guard | None = None, limits: Limits | None = None) -> ApiServer:
+        """A cluster whose reads end with `stop`, and whose writes ask `guard`."""
+        ...
 
 
 def _subject(resource: Resource, namespace: str, name: str) -> str:

@@ -11,14 +11,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from threading import Event, Thread
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from msgspec import Struct
 
-from poolwarden.cluster.api_server import ApiServer
-from poolwarden.cluster.exchange import Limits
-from poolwarden.cluster.guard import Guard
+from poolwarden.cluster.api_server import ApiServer, Opener
 from poolwarden.cluster.lease import Candidate, HeldBy, Leadership, Leading, NotReleased, Terms, Unclear
 from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.crd import Unready, ensure_definition
@@ -33,14 +31,6 @@ from poolwarden.ipam.pool import PoolRef
 log = structlog.get_logger()
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-class Opener(Protocol):
-    """Opens the cluster; `limits` are the caller's own where it has some."""
-
-    def __call__(self, *, stop: Stop, guard: Guard | None = None, limits: Limits | None = None) -> ApiServer:
-        """A cluster whose reads end with `stop`, and whose writes ask `guard`."""
-        ...
 
 
 class LeaseSettings(Struct, frozen=True):

@@ -6,7 +6,7 @@ Spiderpool the annotations that they are written for.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ def _refuse(constant: str) -> NoReturn:
 
 # An int of 5,000 digits would raise; that it is a number is all that counts here.
 _ANY = json.JSONDecoder(parse_int=float, parse_constant=_refuse)
-_scan = _ANY.scan_once
+_scan: Callable[[str, int], tuple[Any, int]] = _ANY.scan_once  # type: ignore[attr-defined] # unknown to typeshed
 
 
 class Member(Struct, frozen=True):
@@ -192,7 +192,8 @@ def _located(text: str, start: int) -> Located:
 
 
 def _skip(text: str, at: int) -> int:
-    return _blanks(text, at).end()
+    blanks = _blanks(text, at)
+    return blanks.end() if blanks else at
 
 
 def _short(error: Exception) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
 from poolwarden.cli import COULD_NOT
-from poolwarden.cluster.api_server import ApiServer, Unreached
+from poolwarden.cluster.api_server import ApiServer, Opener, Unreached
 from poolwarden.cluster.exchange import Limits
 from poolwarden.cluster.files import Files
 from poolwarden.cluster.guard import Guard, always_allowed
@@ -31,9 +31,6 @@ from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
 from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.logs import configure
-
-if TYPE_CHECKING:
-    from poolwarden.gc.schedule import Opener
 
 OK, FOUND, REFUSED = 0, 1, 1
 CRON_JITTER = 10
@@ -283,7 +280,7 @@ def _open_files(options: argparse.Namespace) -> Files:
     )
 
 
-def _opener(options: argparse.Namespace) -> "Opener":
+def _opener(options: argparse.Namespace) -> Opener:
     def opened(*, stop: Stop, guard: Guard | None = None, limits: Limits | None = None) -> ApiServer:
         from poolwarden.cluster.kube_transport import KubeTransport  # noqa: PLC0415 - imports kubernetes, takes 0.3 s
 

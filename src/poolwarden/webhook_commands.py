@@ -10,9 +10,9 @@ from threading import Event
 import structlog
 
 from poolwarden.cert_commands import settings_of
-from poolwarden.certs.renewal import Opener, Renewal, Status
+from poolwarden.certs.renewal import Renewal, Status
 from poolwarden.cli import COULD_NOT
-from poolwarden.cluster.api_server import Unreached
+from poolwarden.cluster.api_server import Opener, Unreached
 from poolwarden.cluster.kube_transport import KubeTransport
 from poolwarden.review_commands import rule_settings
 from poolwarden.webhook.answer import Answer
