@@ -10,13 +10,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from poolwarden.ipam.address import V4
+from poolwarden.ipam.address import V4, brief
 from poolwarden.ipam.config_block import Block, Notes, Remark
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Metadata
 from poolwarden.ipam.range_config import (
     RANGE_KEYS,
     ConfiguredRange,
+    check_dns,
     check_routes,
     pool_name,
     read_bounds,
@@ -124,7 +125,7 @@ def parse_neon(ipam: Mapping[str, Any], path: str = "ipam") -> NeonConfig | Neon
     sources = ((block,) if flat else ()) + listed
     ranges = tuple(found for item in sources for found in _range(item, network_name, managed=managed))
     check_routes(block)
-    block.block("dns")
+    check_dns(block)
     if notes.faults:
         return NeonConfigRefused(notes.faults, notes.remarks)
     return NeonConfig(ranges, network_name, manager, notes.remarks)
@@ -144,7 +145,7 @@ def parse_go_duration(text: str) -> float:
         nanoseconds += float(part["number"]) * _NANOSECONDS[part["unit"]]
         at = part.end()
     if not body or at < len(body) or nanoseconds > _LONGEST:
-        raise DurationError(f"{text!r} is no duration; allowed is a form like 30s, 5m or 1m30s")
+        raise DurationError(f"{brief(text)} is no duration; allowed is a form like 30s, 5m or 1m30s")
     return sign * nanoseconds / 10**9
 
 
@@ -171,11 +172,11 @@ def _cooldown(block: Block) -> float:
         block.fault("cooldown_period", str(error))
         return 0.0
     if seconds < 0:
-        block.fault("cooldown_period", f"{text!r} is negative; it must be 0 or longer")
+        block.fault("cooldown_period", f"{brief(text)} is negative; it must be 0 or longer")
     elif seconds < LEASE_SECONDS:
         block.remark(
             "cooldown_period",
-            f"{text!r} is shorter than the controller's lease ({LEASE_SECONDS}s): a former leader may still give out "
+            f"{brief(text)} is shorter than the controller's lease ({LEASE_SECONDS}s): a former leader may still give out "
             "an address that the new one takes for free",
         )
     return seconds

@@ -5,6 +5,7 @@ Group's specification §4.2. Parsing returns what was read or why it cannot be r
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -158,14 +159,31 @@ def _text_items(text: str) -> list[_WireAttachment]:
 class Plumbing(Struct, frozen=True, gc=False):
     """What a NAD's CNI configuration tells: the types of its IPAMs and the network under it.
 
-    `master` is "" if it names none; `ipams` is empty if none is named; `pools` are names in the IPAM's own settings.
     An unreadable configuration tells nothing.
+
+    Attributes:
+        ipams: the types that are named.
+        master: the first that is named, "" if none is.
+        pools: names in the IPAM's own settings.
+        silent: it leaves open whose addresses a NIC gets: its main plugin names no IPAM, or hands on to another one
+            (flannel's `delegate`), whose settings may come from elsewhere. What `ipams` holds is used nevertheless.
     """
 
     ipams: frozenset[str] = frozenset()
     master: str = ""
     pools: frozenset[str] = frozenset()
     readable: bool = True
+    silent: bool = False
+
+
+_BEFORE_MAIN = "ifacer"
+"""The plugin of Spiderpool that makes the interface below the main plugin's, and stands before it."""
+_DELEGATING = frozenset({"delegate", "delegates"})
+
+
+def go_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an object by key as Go's encoding/json matches keys: without regard to case, null as if absent."""
+    return {key.casefold(): value for key, value in settings.items() if value is not None}
 
 
 @lru_cache(maxsize=4096)
@@ -177,10 +195,10 @@ def parse_plumbing(config: str) -> Plumbing:
         return Plumbing(readable=False)
     if not isinstance(decoded, dict):
         return Plumbing(readable=False)
-    top: dict[str, Any] = decoded
+    top = go_keys(decoded)
     chain = top.get("plugins")
-    plugins = [plugin for plugin in (chain if isinstance(chain, list) else [top]) if isinstance(plugin, dict)]
-    settings = [ipam for plugin in plugins if isinstance(ipam := plugin.get("ipam"), dict)]
+    plugins = [go_keys(plugin) for plugin in chain if isinstance(plugin, dict)] if isinstance(chain, list) else [top]
+    settings = [_ipam(plugin) for plugin in plugins]
     kinds = [ipam.get("type") for ipam in settings]
     masters = [master for plugin in plugins if isinstance(master := plugin.get("master"), str) and master]
     lists = [value for ipam in settings for value in ipam.values() if isinstance(value, list)]
@@ -188,4 +206,17 @@ def parse_plumbing(config: str) -> Plumbing:
         ipams=frozenset(kind for kind in kinds if isinstance(kind, str)),
         master=masters[0] if masters else "",
         pools=frozenset(name for names in lists for name in names if isinstance(name, str)),
+        silent=_is_silent(plugins),
     )
+
+
+def _ipam(plugin: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a plugin's IPAM, none if there is none."""
+    ipam = plugin.get("ipam")
+    return go_keys(ipam) if isinstance(ipam, dict) else {}
+
+
+def _is_silent(plugins: list[dict[str, Any]]) -> bool:
+    main = [plugin for plugin in plugins if plugin.get("type") != _BEFORE_MAIN][:1]
+    named = [kind for plugin in main if isinstance(kind := _ipam(plugin).get("type"), str) and kind]
+    return not named or any(_DELEGATING & plugin.keys() for plugin in plugins)

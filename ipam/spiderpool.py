@@ -9,6 +9,7 @@ its agent hand out an address that no pool records, while a record without an en
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -43,14 +44,26 @@ RESERVATIONS = Kind(GROUP, VERSION, "spiderreservedips", "SpiderReservedIP", nam
 MULTUS_CONFIGS = Kind(GROUP, VERSION, "spidermultusconfigs", "SpiderMultusConfig", namespaced=True)
 
 
-class PoolSpec(Struct, frozen=True, rename="camel", gc=False):
-    """SpiderIPPool.spec."""
+class PoolSpec(Struct, frozen=True, rename="camel", dict=True):
+    """SpiderIPPool.spec; what it says of addresses is read once, and forgotten with it."""
 
     subnet: str = ""
     ip_version: int | None = None
     ips: tuple[str, ...] | None = None
     exclude_ips: tuple[str, ...] | None = field(name="excludeIPs", default=None)
     multus_name: tuple[str, ...] | None = None
+
+    @cached_property
+    def addresses(self) -> AddressSet:
+        """What the pool can hand out, reservations apart; what cannot be read holds none."""
+        return address_set(_ranges(self.ips, [])) - address_set(_ranges(self.exclude_ips, []))
+
+
+class PoolShape(Struct, frozen=True, gc=False):
+    """What a SpiderIPPool is meant to be, without its records, which can be megabytes."""
+
+    metadata: Metadata
+    spec: PoolSpec = PoolSpec()
 
 
 class PoolStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -61,11 +74,9 @@ class PoolStatus(Struct, frozen=True, rename="camel", gc=False):
     total_ip_count: int | None = field(name="totalIPCount", default=None)
 
 
-class SpiderIPPool(Struct, frozen=True, gc=False):
+class SpiderIPPool(PoolShape, frozen=True, gc=False):
     """A SpiderIPPool."""
 
-    metadata: Metadata
-    spec: PoolSpec = PoolSpec()
     status: PoolStatus = PoolStatus()
 
 
@@ -302,6 +313,15 @@ def records_of(allocated: Raw) -> tuple[Record, ...] | RecordsUnreadable:
     """The records of status.allocatedIPs, in whatever form it has."""
     entries = _entries(allocated)
     return entries if isinstance(entries, RecordsUnreadable) else tuple(map(record_of, entries.items()))
+
+
+def records_in(addresses: AddressSet, allocated: Raw) -> tuple[Record, ...] | RecordsUnreadable:
+    """The records of status.allocatedIPs whose address is in a set."""
+    entries = _entries(allocated)
+    if isinstance(entries, RecordsUnreadable):
+        return entries
+    found = {key: address for key in entries if (address := _canonical_key(key)) is not None}
+    return tuple(record_of((key, entries[key])) for key, address in found.items() if address in addresses)
 
 
 def record_of(entry: tuple[str, Raw]) -> Record:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from poolwarden.ipam.address import AddressError, address_of, brief, parse_number
 from poolwarden.ipam.config_block import Block, Notes, Remark
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Metadata
@@ -18,13 +19,23 @@ from poolwarden.ipam.range_config import (
     ConfiguredRange,
     bounded,
     check_addresses,
+    check_dns,
     check_gateway,
     check_routes,
     pool_name,
     read_bounds,
     read_excludes,
+    read_overwritten,
+    without_padding,
 )
-from poolwarden.ipam.ranges import AddressRange, AddressSet, Network, RangeError, address_set, parse_network
+from poolwarden.ipam.ranges import (
+    AddressRange,
+    AddressSet,
+    Network,
+    RangeError,
+    address_set,
+    parse_network,
+)
 
 NAME = "whereabouts"
 POOLS = Kind("whereabouts.cni.cncf.io", "v1alpha1", "ippools", "IPPool", namespaced=True)
@@ -37,6 +48,7 @@ _TEXTS = (
 _NUMBERS = ("leader_lease_duration", "leader_renew_deadline", "leader_retry_period", "sleep_for_race")
 _FLAGS = ("enable_overlapping_ranges",)
 _BLOCKS = ("dns", "kubernetes")
+_KUBERNETES = ("kubeconfig", "k8s_api_root")
 KEYS = RANGE_KEYS.union(
     *(_TEXTS, _NUMBERS, _FLAGS, _BLOCKS), {"type", "routes", "addresses", "ipRanges", "gateway", "network_name"}
 )
@@ -79,11 +91,15 @@ def parse_whereabouts(ipam: Mapping[str, Any], path: str = "ipam") -> Whereabout
     block = Block(ipam, path, notes)
     block.note_unknown(KEYS, NAME)
     network_name = block.text("network_name")
-    listed = block.blocks("ipRanges")
+    flat, listed = bool(block.text("range")), block.blocks("ipRanges")
     for item in listed:
         item.note_unknown(RANGE_KEYS, f"{NAME} (in ipRanges)")
-    ranges = tuple(
-        found for item in (*((block,) if block.text("range") else ()), *listed) for found in _range(item, network_name)
+    for key in ("range_start", "range_end", "exclude"):
+        if listed and not flat and block.has(key):
+            block.remark(key, "does nothing without a range beside it; write it in the items of ipRanges")
+    ranges = (
+        *(_range(block, network_name, sloppy=True) if flat else ()),
+        *(found for item in listed for found in _range(item, network_name, sloppy=False)),
     )
     if not ranges and not notes.faults and not block.has("addresses"):
         block.remark("range", "is absent: without one in whereabouts' own configuration file, no NIC gets an address")
@@ -99,29 +115,41 @@ def handed_out(network: Network) -> AddressSet:
     return address_set((AddressRange(own.family, own.first + 1, own.last - 1),) if own.size >= SMALLEST else ())
 
 
-def _range(block: Block, network_name: str) -> Iterator[ConfiguredRange]:
-    """The range of a block, unless it cannot be read. `first-last/prefix` says range_start and range_end as well."""
+def _range(block: Block, network_name: str, *, sloppy: bool) -> Iterator[ConfiguredRange]:
+    """The range of a block, unless it cannot be read. `first-last/prefix` says range_start and range_end as well.
+
+    Leading zeros in it are always skipped, those in range_start and range_end only where `sloppy`.
+    """
     text = block.text("range")
     first_text, dash, cidr = text.partition("-")
     try:
-        network = parse_network(cidr if dash else text)
-        start = parse_network(f"{first_text}/{network.prefix}") if dash else network
+        network = parse_network(without_padding(cidr if dash else text))
+        family, first = (
+            parse_number(without_padding(first_text)) if dash else (network.addresses.family, network.written)
+        )
     except RangeError as error:
         block.fault("range", f"{error}, or first-last/prefix")
         return
+    except AddressError as error:
+        block.fault("range", f"{brief(text)}: its start {error.reason}; allowed: address/prefix, or first-last/prefix")
+        return
     if network.addresses.size < SMALLEST:
-        block.fault("range", f"{text!r} has no address but network and broadcast address, which are never handed out")
+        shown = brief(text)
+        block.fault("range", f"{shown} has no address but network and broadcast address, which are never handed out")
         return
     outer = handed_out(network).ranges[0]
-    bounds = read_bounds(block, network, outer)
     if dash:
-        bounds = bounded(outer, start.written, network.written)
-        if start.addresses != network.addresses:
-            block.fault("range", f"{text!r}: {first_text} lies outside {network}")
-        elif network.written < start.written:
-            block.fault("range", f"{text!r} is reversed: its end comes before its start")
-    elif not network.exact:
-        block.remark("range", f"{text!r} has host bits; versions differ in what they count from, write {network}")
+        read_overwritten(block, sloppy=sloppy)
+        bounds = bounded(outer, first, network.written)
+        if AddressRange(family, first, first) not in network:
+            block.fault("range", f"{brief(text)}: {address_of(family, first)} lies outside {network}")
+        elif network.written < first:
+            block.fault("range", f"{brief(text)} is reversed: its end comes before its start")
+    else:
+        bounds = read_bounds(block, network, outer, sloppy=sloppy)
+        if not network.exact:
+            shown = brief(text)
+            block.remark("range", f"{shown} has host bits; versions differ in what they count from, write {network}")
     excluded = address_set(read_excludes(block, network))
     yield ConfiguredRange(network, address_set((bounds,)) - excluded, pool_name(network, network_name))
 
@@ -131,6 +159,9 @@ def _check_rest(block: Block) -> None:
     check_gateway(block)
     check_addresses(block)
     check_routes(block)
-    for read, keys in ((block.text, _TEXTS), (block.number, _NUMBERS), (block.flag, _FLAGS), (block.block, _BLOCKS)):
+    check_dns(block)
+    kubernetes = block.block("kubernetes")
+    reads = ((block.text, _TEXTS), (block.number, _NUMBERS), (block.flag, _FLAGS), (kubernetes.text, _KUBERNETES))
+    for read, keys in reads:
         for key in keys:
             read(key)

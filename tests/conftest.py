@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import structlog
 
 from controlplane import build
 from controlplane.multus import Multus
@@ -32,6 +33,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     yield
     if UNAVAILABLE in config.stash:
         terminalreporter.write_line(f"*** {config.stash[UNAVAILABLE]}", red=True, bold=True)
+
+
+@pytest.fixture(autouse=True)
+def _logs() -> Iterator[None]:
+    """Leaves structlog as it was: a command sets it up to write where pytest captures, for one test only."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from poolwarden.ipam.pool_guard import POOL_GUARDS, GuardPoolRef
 from poolwarden.ipam.spiderpool import (
     MULTUS_CONFIGS,
     RESERVATIONS,
-    SpiderIPPool,
+    PoolShape,
     SpiderMultusConfig,
     SpiderReservedIP,
 )
@@ -90,7 +90,7 @@ class Knowledge(Struct, frozen=True):
 
     attachments: Known[NetworkAttachment] = Known({}, NOT_READ)
     multus_configs: Known[SpiderMultusConfig] = Known({}, NOT_READ)
-    spider_pools: Known[SpiderIPPool] = Known({}, NOT_READ)
+    spider_pools: Known[PoolShape] = Known({}, NOT_READ)
     spider_reservations: Known[SpiderReservedIP] = Known({}, NOT_READ)
     whereabouts_pools: Known[WhereaboutsPool] = Known({}, NOT_READ)
     neon_pools: Known[NeonPool] = Known({}, NOT_READ)
@@ -100,7 +100,7 @@ class Knowledge(Struct, frozen=True):
 SOURCES: Mapping[str, tuple[Kind, type[Any]]] = {
     "attachments": (NETWORK_ATTACHMENTS, NetworkAttachment),
     "multus_configs": (MULTUS_CONFIGS, SpiderMultusConfig),
-    "spider_pools": (SPIDER_POOLS, SpiderIPPool),
+    "spider_pools": (SPIDER_POOLS, PoolShape),
     "spider_reservations": (RESERVATIONS, SpiderReservedIP),
     "whereabouts_pools": (WHEREABOUTS_POOLS, WhereaboutsPool),
     "neon_pools": (NEON_POOLS, NeonPool),

@@ -1,9 +1,10 @@
 """One spelling per address."""
 
+import re
 from ipaddress import ip_address
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poolwarden.ipam.address import (
@@ -13,6 +14,8 @@ from poolwarden.ipam.address import (
     canonical_host,
     family_of,
     number_of,
+    parse_address,
+    parse_number,
     sort_key,
 )
 
@@ -89,6 +92,35 @@ def test_numbers_and_back(address: object) -> None:
     assert address_of(family_of(text), number_of(text)) == text
     assert canonical(text) == text
     assert ip_address(text).version == family_of(text)
+
+
+LIKE = st.text(alphabet="0123456789abcdefABCDEFg.:%- ٣\ud800", max_size=12) | st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", ":", "::", "::ffff:", "1:2:3:4:5:6:7:"]),
+    st.ip_addresses() | st.text(alphabet="0123456789abcdef.:", max_size=10),
+    st.sampled_from(["", ":", "::", ":0", "%eth0"]),
+)
+
+
+@given(LIKE)
+@example("::ffff:a00:5")
+@example("::ffff:0:0")
+@example(":::")
+@example("1::2::3")
+@example("::+1")
+@example("::0_1")
+@example("1:2:3:4:5:6:7::")
+@example("1:2:3:4:5:6:7:8::")
+@example("00001::")
+def test_fast_reading_is_right(text: str) -> None:
+    """The number of just those texts that are addresses, and the same error for others."""
+    try:
+        expected = parse_address(text)
+    except AddressError as error:
+        with pytest.raises(AddressError, match=re.escape(str(error))):
+            parse_number(text)
+    else:
+        assert parse_number(text) == (expected.version, int(expected))
 
 
 @given(st.lists(st.ip_addresses(v=4)))

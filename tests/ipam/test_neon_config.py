@@ -90,8 +90,8 @@ def test_the_flat_form() -> None:
             {"ipRanges": RANGES, "manager": {**MANAGER, "high_ip_count": 74}},
             "ipam.manager.high_ip_count: high must be greater than or equal to target, but high is 74 and target 75",
         ),
-        ({"ipRanges": RANGES, "manager": {**MANAGER, "high_ip_count": "9"}}, 'ipam.manager.high_ip_count: "9" is not'),
-        ({"ipRanges": RANGES, "manager": []}, "ipam.manager: [] is not allowed; needed: an object"),
+        ({"ipRanges": RANGES, "manager": {**MANAGER, "high_ip_count": "9"}}, "ipam.manager.high_ip_count: '9' is not"),
+        ({"ipRanges": RANGES, "manager": []}, "ipam.manager: a list is not allowed; needed: an object"),
         ({"ipRanges": RANGES, "network_name": 5}, "ipam.network_name: 5 is not allowed; needed: a string"),
     ],
 )

@@ -145,22 +145,39 @@ def test_unreadable_networks(text: str) -> None:
 # --- CNI configurations -------------------------------------------------------------------------------------------------
 
 
+W = {"type": "whereabouts"}
+
+
 @pytest.mark.parametrize(
-    ("config", "ipams", "master"),
+    ("config", "ipams", "master", "silent"),
     [
-        ({"type": "macvlan", "master": "eth1", "ipam": {"type": "spiderpool"}}, {"spiderpool"}, "eth1"),
-        ({"plugins": [{"master": "eth1", "ipam": {"type": "spiderpool"}}, {"type": "tuning"}]}, {"spiderpool"}, "eth1"),
-        ({"plugins": [{"ipam": {"type": "a"}}, {"ipam": {"type": "b"}, "master": "eth2"}]}, {"a", "b"}, "eth2"),
-        ({"type": "ovs", "ipam": {}}, set(), ""),
-        ({"type": "ovs", "ipam": {"type": 5}, "master": 7}, set(), ""),
-        ({"master": ""}, set(), ""),
-        ({"plugins": "x", "ipam": {"type": "a"}}, {"a"}, ""),
-        ({"plugins": ["x", None]}, set(), ""),
+        ({"type": "macvlan", "master": "eth1", "ipam": {"type": "spiderpool"}}, {"spiderpool"}, "eth1", False),
+        ({"Type": "macvlan", "MASTER": "eth1", "IPAM": {"Type": "whereabouts"}}, {"whereabouts"}, "eth1", False),
+        (
+            {"plugins": [{"master": "eth1", "ipam": {"type": "spiderpool"}}, {"type": "tuning"}]},
+            {"spiderpool"},
+            "eth1",
+            False,
+        ),
+        ({"Plugins": [{"ipam": {"type": "a"}}, {"ipam": {"type": "b"}, "master": "eth2"}]}, {"a", "b"}, "eth2", False),
+        ({"plugins": [{"type": "ifacer"}, {"type": "macvlan", "ipam": W}]}, {"whereabouts"}, "", False),
+        ({"plugins": [{"type": "bridge"}, {"type": "x", "ipam": W}]}, {"whereabouts"}, "", True),
+        ({"type": "flannel", "delegate": {"ipam": {"type": "spiderpool"}}}, set(), "", True),
+        ({"type": "flannel", "ipam": W, "Delegate": {}}, {"whereabouts"}, "", True),
+        ({"type": "multus", "ipam": W, "delegates": [{}]}, {"whereabouts"}, "", True),
+        ({"type": "macvlan"}, set(), "", True),
+        ({"type": ["macvlan"], "ipam": "x"}, set(), "", True),
+        ({"type": "ovs", "ipam": {}}, set(), "", True),
+        ({"type": "ovs", "ipam": {"type": 5}, "master": 7}, set(), "", True),
+        ({"type": {}, "ipam": {"type": {}}, "master": ["x"]}, set(), "", True),
+        ({"master": ""}, set(), "", True),
+        ({"plugins": "x", "ipam": {"type": "a"}}, {"a"}, "", False),
+        ({"plugins": ["x", None]}, set(), "", True),
     ],
 )
-def test_what_a_nad_tells(config: object, ipams: set[str], master: str) -> None:
-    """The types of its IPAMs and the first master, of a configuration or a list of plugins."""
-    assert parse_plumbing(json.dumps(config)) == Plumbing(frozenset(ipams), master)
+def test_what_a_nad_tells(config: object, ipams: set[str], master: str, silent: bool) -> None:  # noqa: FBT001
+    """The types of its IPAMs and the first master, of a configuration or a list of plugins; keys as Go matches them."""
+    assert parse_plumbing(json.dumps(config)) == Plumbing(frozenset(ipams), master, silent=silent)
 
 
 @pytest.mark.parametrize("config", ["", "{", "x", "[]", "null", '"x"'])

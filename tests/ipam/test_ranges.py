@@ -162,6 +162,45 @@ def test_network(address: IPv4Address | IPv6Address, prefix: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("::ffff:10.0.0.0/120", "10.0.0.0/24"),
+        ("::ffff:10.0.0.5/96", "0.0.0.0/0"),
+        ("::ffff:10.0.0.5/128", "10.0.0.5/32"),
+        ("::ffff:10.0.0.0/95", "::fffe:0:0/95"),
+        ("::ffff:10.0.0.0/24", "::/24"),
+        ("::FFFF:a00:0/120", "10.0.0.0/24"),
+    ],
+)
+def test_mapped_network(text: str, expected: str) -> None:
+    """Within ::ffff:0:0/96 it is an IPv4 network, as Go prints it."""
+    assert str(parse_network(text)) == expected
+
+
+@pytest.mark.parametrize("many", [40_000, 2])
+def test_intersection_of_few_with_many(many: int) -> None:
+    """Each of the few is looked up, in both orders, at both ends and between."""
+    large = address_set(AddressRange(4, n, n) for n in range(10, 10 + 2 * many, 2))
+    few = address_set(
+        [AddressRange(4, 0, 9), AddressRange(4, 11, 11), AddressRange(4, 12, 12), AddressRange(6, 12, 12)]
+    )
+    ends = address_set([AddressRange(4, 10, 10), AddressRange(4, 8 + 2 * many, 99 + 2 * many)])
+    assert str(few & large) == str(large & few) == "0.0.0.12"
+    assert (ends & large).size == (large & ends).size == 2
+    assert large & large == large
+    assert (large & AddressSet()) == (AddressSet() & large) == AddressSet()
+
+
+@pytest.mark.parametrize("text", ["9" * 100_000, "9" * 100_000 + "-1", "1-" * 50_000, "x" * 100_000 + "/5"])
+def test_long_texts_are_cut(text: str) -> None:
+    """A message shows the start of what it is about."""
+    for parse in (parse_range, parse_network):
+        with pytest.raises(RangeError) as error:
+            parse(text)
+        assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -34,6 +34,14 @@ MANAGER: Object = {"cooldown_period": "70s", "low_ip_count": 50, "target_ip_coun
         ('{"type": "bridge", "ipam": "x"}', "denied: spec.config ipam: is no object"),
         ('{"type": "bridge", "ipam": {}}', "allowed"),
         ('{"type": "bridge", "ipam": null}', "allowed"),
+        ('{"type": ["macvlan"], "master": "eth 0"}', "allowed"),
+        ('{"type": {}, "ipam": {"type": {}}}', "allowed"),
+        ('{"TYPE": "macvlan", "Master": "eth 0"}', "denied: spec.config master: interface name 'eth 0' holds ' '"),
+        (
+            '{"Plugins": [{"IPAM": {"Type": "whereabouts", "Range": "x"}}]}',
+            "denied: spec.config plugins[0].ipam.range: 'x'",
+        ),
+        ('{"type": "macvlan", "IPAM": {"TYPE": "whereabouts", "range": "10.6.0.0/24"}}', "allowed"),
         ('{"type": "macvlan", "master": "eth0.100"}', "allowed"),
         ('{"type": "macvlan", "master": ""}', "allowed"),
         ('{"type": "macvlan", "master": "eth 0"}', "denied: spec.config master: interface name 'eth 0' holds ' '"),
@@ -129,6 +137,16 @@ def test_overlap_with_another_ipam_warns() -> None:
     )
     assert judged("nad", nad({**W, "range": "10.6.0.0/24", "exclude": ["10.6.0.0/28"]}), knowledge=cluster) == "allowed"
     assert judged("nad", nad({**W, "range": "10.6.0.0/24", "log_level": "debug"}), inside, cluster) == "allowed"
+
+
+def test_overlap_in_keys_of_another_case_warns() -> None:
+    """Go reads them all the same, in the object under review and in those that are known."""
+    folded = named("net", "team-a", config='{"IPAM": {"Type": "whereabouts", "Range": "10.6.0.0/24"}}')
+    pool = spider(ips=["10.6.0.5"])
+    assert judged("nad", folded, knowledge=knowing(pools=[pool])).startswith(
+        "warned: spec.config ipam: SpiderIPPool blue"
+    )
+    assert judged("pool", pool, knowledge=knowing(nads=[folded])).startswith("warned: spec.ips: the whereabouts range")
 
 
 def test_one_ipam_does_not_overlap_itself() -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from poolwarden.webhook.answer import Allowed, Denied, Patched
+from poolwarden.webhook.answer import Allowed, Denied, Patched, response
 from poolwarden.webhook.patch import apply
 from poolwarden.webhook.pool.address_lists import set_of
 from poolwarden.webhook.pool.pools import mutate_pool, validate_pool
@@ -78,7 +78,8 @@ IPAM = objects(
     default_ipv4_ippool=st.lists(NAMES, max_size=2),
     **RANGE,
 )
-PLUGIN = objects(type=st.sampled_from(["macvlan", "bridge"]), master=NAMES, ipam=IPAM)
+TYPES: st.SearchStrategy[Any] = st.sampled_from(["macvlan", "bridge", ["macvlan"], {}, None])
+PLUGIN = objects(type=TYPES, master=NAMES, ipam=IPAM) | objects(Type=TYPES, MASTER=NAMES, IPAM=IPAM)
 CONFIG = st.one_of(PLUGIN, objects(plugins=st.lists(PLUGIN, max_size=3))).map(json.dumps) | st.text(max_size=20)
 SPECS: dict[str, st.SearchStrategy[Any]] = {
     "pool": objects(
@@ -98,6 +99,8 @@ SPECS: dict[str, st.SearchStrategy[Any]] = {
         vlan=BLOCK,
         ipoib=BLOCK,
         sriov=BLOCK,
+        ovs=objects(bridge=NAMES, vlan=NUMBERS),
+        coordinator=objects(podDefaultRouteNIC=NAMES),
         customCNI=CONFIG,
         disableIPAM=st.booleans(),
         chainCNIJsonData=st.lists(CONFIG, max_size=2),
@@ -151,10 +154,35 @@ def test_nothing_raises(review: tuple[str, Object, Object | None]) -> None:
     """Every object is answered; an object that does not change passes, whatever it holds."""
     kind, obj, old = review
     asked = request(KINDS[kind], obj, old)
-    assert isinstance(mutate_pool(asked, CLUSTER, SETTINGS), Allowed | Patched)
+    changed = mutate_pool(asked, CLUSTER, SETTINGS)
+    assert isinstance(changed, Allowed | Patched)
+    assert response("u", changed)
     for knowledge in (CLUSTER, NOBODY):
-        assert isinstance(validate_pool(asked, knowledge, SETTINGS), Allowed | Denied)
+        verdict = validate_pool(asked, knowledge, SETTINGS)
+        assert isinstance(verdict, Allowed | Denied)
+        assert response("u", verdict)
         assert isinstance(validate_pool(request(KINDS[kind], obj, obj), knowledge, SETTINGS), Allowed)
+
+
+ESCAPES = st.sampled_from(["\\ud800", "\\udfff", "\\ud800\\ud801", "\\u0000", "\\ud83d\\ude00"])
+
+
+@given(reviewed(), ESCAPES, st.sampled_from([b"eth0", b"10.6.0.", b"a", b"e", b"x"]), st.booleans())
+def test_no_escape_raises(
+    review: tuple[str, Object, Object | None],
+    escape: str,
+    place: bytes,
+    inside: bool,  # noqa: FBT001
+) -> None:
+    """Half a surrogate pair, or NUL, in a key or value of the object, or of the JSON text that it holds."""
+    kind, obj, old = review
+    text = escape.replace("\\", "\\\\") if inside else escape
+    raw = Raw(msgspec.json.encode(obj).replace(place, text.encode()))
+    asked = request(KINDS[kind], obj, old, object=raw)
+    for rule in (mutate_pool, validate_pool):
+        verdict = rule(asked, CLUSTER, SETTINGS)
+        assert isinstance(verdict, Allowed | Denied | Patched)
+        assert msgspec.json.decode(response("u", verdict))
 
 
 @given(st.sampled_from(sorted(KINDS)), st.binary(max_size=30) | st.text(max_size=30).map(str.encode), JSON)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from webhook.pool_objects import Object, guard, judged, knowing, named, spider, written
+from webhook.pool_objects import Object, guard, judged, knowing, nad, named, spider, written
 
 BLUE = spider(ips=["10.6.0.10-10.6.0.20"])
 RED = spider("red", ips=["10.6.0.30-10.6.0.40"])
@@ -45,6 +47,12 @@ CLUSTER = knowing(pools=[BLUE, RED])
             "warned: spec.cooldownSeconds: 14 is shorter than the 15 s that two leaders of gc may",
         ),
         ({"cooldownSeconds": 15}, "allowed"),
+        (
+            {"cooldownSeconds": 0},
+            "warned: spec.cooldownSeconds: 0 has an address used again at once, although two lead",
+        ),
+        ({"graceSeconds": 0}, "warned: spec.graceSeconds: 0 has a leak released at the second sweep that sees it"),
+        ({"graceSeconds": 1}, "allowed"),
         ({"maxReleasePercent": 0}, "denied: spec.maxReleasePercent: 0 is not allowed; allowed: 1 to 100"),
         ({"maxReleasesPerSweep": 10001}, "denied: spec.maxReleasesPerSweep: 10001 is not allowed; allowed: 0 to 10000"),
         ({"acknowledgedLeaks": -1}, "denied: spec.acknowledgedLeaks: -1 is not allowed"),
@@ -156,6 +164,71 @@ def test_reserve_in_another_guard_or_ipam_warns() -> None:
         "warned: spec.reserve: whereabouts IPPool kube-system/w (10.6.0.64/28) hands out 10.6.0.65, too"
     )
     assert told.endswith("| spec.reserve: PoolGuard spiderpool.red reserves 10.6.0.65, too")
+
+
+def of_range(ipam: str, pool: str, **spec: Any) -> Object:
+    """A guard of an IPPool."""
+    return named(f"{ipam}.a.{pool}", poolRef={"ipam": ipam, "namespace": "a", "name": pool}, **spec)
+
+
+INNER: Object = {"range": "10.0.0.128/25"}
+
+
+@pytest.mark.parametrize("ipam", ["whereabouts", "neon"])
+@pytest.mark.parametrize(
+    ("pools", "ipam_block", "reserve", "answer"),
+    [
+        (["10.0.0.0-24"], None, "10.0.0.130", "allowed"),
+        (["10.0.0.0-24", "10.0.0.128-25"], None, "10.0.0.5", "allowed"),
+        (["10.0.0.0-24", "10.0.0.128-25"], None, "10.0.0.130", "denied: spec.reserve: {} IPPool a/10.0.0.128-25 (10.0"),
+        (
+            ["10.0.0.0-24", "red-10.0.0.128-25"],
+            None,
+            "10.0.0.130",
+            "warned: spec.reserve: {} IPPool a/red-10.0.0.128-25",
+        ),
+        (
+            ["red-10.0.0.0-24", "red-10.0.0.128-25"],
+            None,
+            "10.0.0.130",
+            "denied: spec.reserve: {} IPPool a/red-10.0.0.128-25 (10.0.0.128/25) hands out 10.0.0.130, too, on the same",
+        ),
+        (
+            ["10.0.0.0-24"],
+            INNER,
+            "10.0.0.130",
+            "denied: spec.reserve: the {} range of NetworkAttachmentDefinition team-a",
+        ),
+        (["10.0.0.0-24"], {**INNER, "exclude": ["10.0.0.130"]}, "10.0.0.130", "allowed"),
+        (
+            ["10.0.0.0-24"],
+            {**INNER, "network_name": "red"},
+            "10.0.0.130",
+            "warned: spec.reserve: the {} range of NetworkAttachmentDefinition team-a/net hands out 10.0.0.130, too: harm",
+        ),
+    ],
+)
+def test_reserve_in_another_pool_of_its_ipam(
+    ipam: str, pools: list[str], ipam_block: Object | None, reserve: str, answer: str
+) -> None:
+    """Refused on the same network; another network_name is another network. What the attachment says counts."""
+    made = [named(name, "a", range=f"{name.removeprefix('red-').replace('-', '/')}") for name in pools]
+    kind = {"type": "whereabouts"} if ipam == "whereabouts" else {}
+    nads = [nad({**kind, **ipam_block})] if ipam_block else []
+    cluster = knowing(**{ipam: made}, nads=nads)
+    told = judged("guard", of_range(ipam, pools[0], reserve=[reserve]), knowledge=cluster)
+    assert told.startswith(answer.format(ipam))
+
+
+def test_doubt_about_siblings_warns() -> None:
+    """A pool that may be old refuses nothing, nor does an attachment."""
+    made = [named("10.0.0.0-24", "a", range="10.0.0.0/24"), named("10.0.0.128-25", "a", range="10.0.0.128/25")]
+    told = judged(
+        "guard",
+        of_range("whereabouts", "10.0.0.0-24", reserve=["10.0.0.130"]),
+        knowledge=knowing("is old", whereabouts=made),
+    )
+    assert told.startswith("warned: spec.reserve: whereabouts IPPool a/10.0.0.128-25")
 
 
 def test_doubt_about_pools_warns() -> None:

@@ -49,6 +49,21 @@ def macvlan(**block: object) -> Object:
             macvlan(master=["enp129s0f0np0"], vlanID=100),
             "denied: spec.macvlan.vlanID: 100 makes the interface enp129s0f0np0.100: interface name",
         ),
+        (
+            {"cniType": "ipvlan", "ipvlan": {"master": ["enp129s0f0np0"], "vlanID": 100}},
+            "denied: spec.ipvlan.vlanID: 100 makes the interface enp129s0f0np0.100: interface name",
+        ),
+        (
+            {"cniType": "vlan", "vlan": {"master": ["enp129s0f0np0"], "vlanID": 100}},
+            "warned: spec.vlan.vlanID: 100 makes the interface enp129s0f0np0.100: interface name",
+        ),
+        (
+            {"cniType": "vlan", "vlan": {"master": ["eth1234567890123"], "vlanID": 100}},
+            "warned: spec.vlan.master[0]: interface name 'eth1234567890123' has 16",
+        ),
+        (macvlan(master=["eth1234567890123"], vlanID=1), "denied: spec.macvlan.master[0]: interface name 'eth12345678"),
+        (macvlan(master=["eth1234567890123"], vlanID=0), "warned: spec.macvlan.master[0]: interface name 'eth12345678"),
+        (macvlan(master=["eth1234567890123"], bond=BOND), "denied: spec.macvlan.master[0]: interface name 'eth1234567"),
         (macvlan(ippools={"ipv4": ["blue"], "ipv6": ["six"]}), "allowed"),
         (macvlan(ippools={"ipv4": ["gone"]}), "warned: spec.macvlan.ippools.ipv4[0]: there is no SpiderIPPool 'gone'"),
         (
@@ -74,6 +89,20 @@ def macvlan(**block: object) -> Object:
             "denied: spec.ibsriov.ippools.ipv6[0]: Sp",
         ),
         ({"cniType": "ovs", "ovs": {"vlan": -1}}, "denied: spec.ovs.vlan: -1 is not allowed"),
+        ({"cniType": "ovs", "ovs": {"bridge": "br1"}}, "allowed"),
+        ({"cniType": "ovs", "ovs": {}}, "allowed"),
+        ({"cniType": "ovs", "ovs": {"bridge": "br/1"}}, "denied: spec.ovs.bridge: interface name 'br/1' holds '/'"),
+        ({**macvlan(), "coordinator": {"podDefaultRouteNIC": "net1"}}, "allowed"),
+        ({**macvlan(), "coordinator": {"podDefaultRouteNIC": ""}}, "allowed"),
+        ({**macvlan(), "coordinator": {"mode": "auto"}}, "allowed"),
+        (
+            {**macvlan(), "coordinator": {"podDefaultRouteNIC": "net%d"}},
+            "denied: spec.coordinator.podDefaultRouteNIC: interface name 'net%d' holds '%'",
+        ),
+        (
+            {"coordinator": {"podDefaultRouteNIC": "a23456789012345x"}},
+            "denied: spec.coordinator.podDefaultRouteNIC: interface name 'a23456789012345x' has 16 bytes",
+        ),
         (
             {"cniType": "bridge"},
             "denied: spec.cniType: 'bridge' is not allowed; allowed: macvlan, ipvlan, vlan, ipoib,",
@@ -115,6 +144,8 @@ def test_blanks_round_names_go() -> None:
         macvlan={"master": [" eth1", "eth2\t", " a b "], "bond": {"name": " bond0 ", "mode": 1}},
         ipoib={"master": "ib0 "},
         vlan={"master": ["eth3"]},
+        ovs={"bridge": " br1"},
+        coordinator={"podDefaultRouteNIC": "net1 ", "mode": "auto"},
     )
     assert written("config", obj) == named(
         "smc",
@@ -123,6 +154,8 @@ def test_blanks_round_names_go() -> None:
         macvlan={"master": ["eth1", "eth2", " a b "], "bond": {"name": "bond0", "mode": 1}},
         ipoib={"master": "ib0"},
         vlan={"master": ["eth3"]},
+        ovs={"bridge": "br1"},
+        coordinator={"podDefaultRouteNIC": "net1", "mode": "auto"},
     )
 
 

@@ -102,6 +102,26 @@ def test_overlap_on_networks_apart() -> None:
     assert judged("pool", here, knowledge=knowing(pools=[OTHER], nads=[ON_ETH1, naming])).startswith("warned")
 
 
+def test_another_network_is_judged_as_if_all_addresses_were_new() -> None:
+    """Overlaps that were harmless may no more be; those that stand as before stay, as does an overlap of old."""
+    other = named("red", **{**OTHER["spec"], "multusName": ["two"]})
+    cluster = knowing(pools=[other], nads=[ON_ETH1, ON_ETH2])
+    apart, same, unbound = (spider(ips=[RANGE], multusName=names) for names in (["one"], ["two"], None))
+    refusal = "denied: spec.ips: SpiderIPPool red holds 10.6.0.18-10.6.0.20, too; an address may be in one pool only"
+    assert judged("pool", same, knowledge=cluster) == refusal
+    assert judged("pool", same, apart, cluster) == refusal
+    assert judged("pool", unbound, apart, cluster) == refusal
+    assert judged("pool", apart, apart, cluster) == "allowed"
+    assert judged("pool", apart, same, cluster).startswith(
+        "warned: spec.ips: SpiderIPPool red holds 10.6.0.18-10.6.0.2"
+    )
+    assert judged("pool", unbound, same, cluster) == "allowed"
+    assert judged("pool", spider(ips=[RANGE, "10.6.0.30"], multusName=["two"]), apart, cluster) == (
+        "denied: spec.ips: SpiderIPPool red holds 10.6.0.30, too; an address may be in one pool only; "
+        "spec.ips: SpiderIPPool red holds 10.6.0.18-10.6.0.20, too; an address may be in one pool only"
+    )
+
+
 def test_doubt_about_other_pools_warns() -> None:
     """What may be old refuses nothing, and what may be missing is said."""
     told = judged("pool", spider(ips=[RANGE]), knowledge=knowing("is 90 s old", pools=[OTHER]))

@@ -95,7 +95,9 @@ def _source_of_config(config: str) -> Source:
     plumbing = parse_plumbing(config)
     if not plumbing.readable:
         return Source.UNKNOWN
-    return Source.SPIDERPOOL if SPIDERPOOL in plumbing.ipams else Source.OTHER
+    if SPIDERPOOL in plumbing.ipams:
+        return Source.SPIDERPOOL
+    return Source.UNKNOWN if plumbing.silent else Source.OTHER
 
 
 def _source_of_multus_config(config: SpiderMultusConfig) -> Source:

@@ -1,13 +1,12 @@
 """Lists of addresses and ranges (`ips`, `excludeIPs`, `keep`, `reserve`): what is wrong with them, and their one form."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 from poolwarden.ipam.ranges import AddressRange, AddressSet, Network, RangeError, address_set, parse_range
 from poolwarden.webhook.pod.problem import quoted
 from poolwarden.webhook.pool.fault import Fault, Weight
 
-MOST_SHOWN = 3
+MOST_SHOWN = 2
 """Ranges that a message shows of a set."""
 
 
@@ -16,39 +15,47 @@ def list_faults(
 ) -> Iterator[Fault]:
     """What cannot be read, or lies outside the network if one is given."""
     for at, text in enumerate(texts):
-        place = f"{where}[{at}]"
         try:
             found = parse_range(text)
         except RangeError as error:
-            yield Fault(place, str(error))
+            yield Fault(f"{where}[{at}]", str(error))
             continue
         for network in within:
             family = network.addresses.family
             if found.family != family:
-                yield Fault(place, f"{quoted(text)} is IPv{found.family}, but {network} is IPv{family}", outside)
+                yield Fault(
+                    f"{where}[{at}]", f"{quoted(text)} is IPv{found.family}, but {network} is IPv{family}", outside
+                )
             elif found not in network:
-                yield Fault(place, f"{quoted(text)} is not within {network}", outside)
+                yield Fault(f"{where}[{at}]", f"{quoted(text)} is not within {network}", outside)
 
 
 def mixed_families(where: str, texts: Iterable[str]) -> Iterator[Fault]:
     """Items of another family than that of the first one that can be read."""
-    known = [(at, text, found) for at, text in enumerate(texts) for found in _readable((text,))]
-    for at, text, found in known[1:]:
-        if found.family != known[0][2].family:
-            yield Fault(
-                f"{where}[{at}]", f"{quoted(text)} is IPv{found.family}, but the first is IPv{known[0][2].family}"
-            )
+    known = ((at, text, found) for at, text in enumerate(texts) for found in _readable((text,)))
+    for _, _, first in known:
+        for at, text, found in known:
+            if found.family != first.family:
+                yield Fault(
+                    f"{where}[{at}]", f"{quoted(text)} is IPv{found.family}, but the first is IPv{first.family}"
+                )
 
 
-def canonical_list(texts: Sequence[str]) -> tuple[str, ...]:
-    """The same addresses canonical, merged and sorted; the list as it is where a part of it cannot be read."""
+def canonical_list(texts: Sequence[str], within: Sequence[Network] = (), *, mixed: bool = True) -> tuple[str, ...]:
+    """The same addresses canonical, merged and sorted.
+
+    The list as it is where a part of it cannot be read, lies outside the network if one is given, or is of another
+    family than the rest unless that is allowed.
+    """
     try:
-        return tuple(map(str, address_set(map(parse_range, texts)).ranges))
+        found = address_set(map(parse_range, texts)).ranges
     except RangeError:
         return tuple(texts)
+    fits = all(item in network for network in within for item in found)
+    fits = fits and (mixed or not found or found[0].family == found[-1].family)
+    return tuple(map(str, found)) if fits else tuple(texts)
 
 
-@lru_cache(maxsize=8192)
 def set_of(texts: tuple[str, ...] | None, without: tuple[str, ...] | None = None) -> AddressSet:
     """The addresses of a list, less those of another; what cannot be read holds none."""
     return address_set(_readable(texts or ())) - address_set(_readable(without or ()))

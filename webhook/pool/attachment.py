@@ -1,15 +1,18 @@
 """Rules about NetworkAttachmentDefinition. It is never rewritten: a range that is written otherwise can mean others."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from poolwarden.ipam.objects import AttachmentSpec
-from poolwarden.ipam.ranges import AddressSet, address_set
+from poolwarden.ipam.ranges import AddressRange, AddressSet, address_set
 from poolwarden.webhook.pool.claims import configured_claims, foreign_overlaps
 from poolwarden.webhook.pool.cni_config import cni_faults
 from poolwarden.webhook.pool.fault import Fault
 from poolwarden.webhook.pool.scene import Scene
+
+NOTHING = AddressSet()
 
 
 class AttachmentText(Struct, frozen=True, gc=False):
@@ -26,8 +29,13 @@ def attachment_faults(attachment: AttachmentText, scene: Scene) -> Iterator[Faul
 
 def attachment_changes(attachment: AttachmentText, before: AttachmentText, scene: Scene) -> Iterator[Fault]:
     """Addresses that its configuration newly hands out, although another IPAM does."""
-    old = configured_claims(before.spec.config)
-    for claim in configured_claims(attachment.spec.config):
-        had = address_set(item for other in old if other.ipam == claim.ipam for item in other.addresses.ranges)
-        added: AddressSet = claim.addresses - had
-        yield from foreign_overlaps("spec.config ipam", added, claim.ipam, scene.knowledge)
+    had, claimed = (_by_ipam(one.spec.config) for one in (before, attachment))
+    for ipam, addresses in claimed.items():
+        yield from foreign_overlaps("spec.config ipam", addresses - had.get(ipam, NOTHING), ipam, scene.knowledge)
+
+
+def _by_ipam(config: str) -> dict[str, AddressSet]:
+    ranges: dict[str, list[AddressRange]] = defaultdict(list)
+    for claim in configured_claims(config):
+        ranges[claim.ipam] += claim.addresses.ranges
+    return {ipam: address_set(items) for ipam, items in ranges.items()}

@@ -4,32 +4,39 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from msgspec import Struct
 
 from poolwarden.ipam import neon, spiderpool, whereabouts
-from poolwarden.ipam.config_block import CniConfig, parse_cni_config
+from poolwarden.ipam.config_block import CniConfig, ipam_type, parse_cni_config
 from poolwarden.ipam.neon import NeonPool
 from poolwarden.ipam.network import parse_plumbing
 from poolwarden.ipam.objects import NetworkAttachment
+from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.range_config import ConfiguredRange, network_name_of
 from poolwarden.ipam.ranges import AddressSet, RangeError, address_set, parse_network
-from poolwarden.ipam.spiderpool import SpiderIPPool
 from poolwarden.ipam.whereabouts import WhereaboutsPool
-from poolwarden.webhook.knowledge import Knowledge, Known
-from poolwarden.webhook.pool.address_lists import set_of, shown
+from poolwarden.webhook.knowledge import Key, Knowledge, Known
+from poolwarden.webhook.pool.address_lists import shown
 from poolwarden.webhook.pool.fault import Fault, warned, weight_by
 
+WILDCARDS = frozenset("*?[")
 LONGEST_REMEMBERED = 1 << 14
 """Characters of a configuration whose ranges are remembered; real ones are shorter, hostile ones would fill memory."""
 
 
 class Claim(Struct, frozen=True):
-    """Addresses that an object of another IPAM hands out; `holder` names it in messages."""
+    """Addresses that a pool of another object's hands out; `holder` names that in messages.
+
+    `pool` is namespace and name of the IPPool, the namespace "" while it is not made; `network_name` that of its IPAM.
+    """
 
     holder: str
     addresses: AddressSet
+    pool: Key = ("", "")
+    network_name: str = ""
 
 
 class Networks(Enum):
@@ -52,7 +59,69 @@ class ConfiguredClaim(Struct, frozen=True):
 
     ipam: str
     pool: str
+    network_name: str
     addresses: AddressSet
+
+
+class Masters:
+    """The masters of pools, from attachments that are looked through once."""
+
+    def __init__(self, attachments: Known[NetworkAttachment]) -> None:
+        self._attachments = attachments
+        self._found: dict[PoolNetworks, frozenset[str]] = {}
+
+    def relation(self, one: PoolNetworks, other: PoolNetworks) -> Networks:
+        """Apart only if the attachments of both are known, and all their masters, and none is shared."""
+        if not self._attachments.whole:
+            bound = set(one.attachments), set(other.attachments)
+            return Networks.UNKNOWN if all(bound) and not bound[0] & bound[1] else Networks.TOGETHER
+        ours = self._of(one)
+        if not ours or "" in ours:
+            return Networks.TOGETHER
+        theirs = self._of(other)
+        apart = theirs and "" not in theirs and not ours & theirs
+        return Networks.APART if apart else Networks.TOGETHER
+
+    def _of(self, pool: PoolNetworks) -> frozenset[str]:
+        """The masters of the attachments that it is bound to or that name it; "" for one that is not known."""
+        if pool not in self._found:
+            self._found[pool] = frozenset(self._each(pool))
+        return self._found[pool]
+
+    def _each(self, pool: PoolNetworks) -> Iterator[str]:
+        attachments = self._attachments.items
+        for bound in pool.attachments:
+            namespace, slash, name = bound.rpartition("/")
+            # Without a namespace it is one of Spiderpool's own, whichever that is: any of that name may be meant.
+            meant = [(namespace, name)] if slash else self._by_name.get(name, [])
+            found = [attachments[key] for key in meant if key in attachments]
+            yield from (parse_plumbing(item.spec.config).master for item in found)
+            if not found:
+                yield ""
+        exact, patterns = self._naming
+        yield from exact.get(pool.pool, ())
+        yield from (master for pattern, master in patterns if fnmatchcase(pool.pool, pattern))
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, list[Key]]:
+        keys: dict[str, list[Key]] = defaultdict(list)
+        for key in self._attachments.items:
+            keys[key[1]].append(key)
+        return keys
+
+    @cached_property
+    def _naming(self) -> tuple[Mapping[str, set[str]], list[tuple[str, str]]]:
+        """Names of pools in the attachments' own settings, each with its masters; and patterns of names."""
+        exact: dict[str, set[str]] = defaultdict(set)
+        patterns: list[tuple[str, str]] = []
+        for item in self._attachments.items.values():
+            plumbing = parse_plumbing(item.spec.config)
+            for name in plumbing.pools if spiderpool.NAME in plumbing.ipams else ():
+                if WILDCARDS & set(name):
+                    patterns.append((name, plumbing.master))
+                else:
+                    exact[name].add(plumbing.master)
+        return exact, patterns
 
 
 def spider_overlaps(where: str, added: AddressSet, own: PoolNetworks, knowledge: Knowledge) -> Iterator[Fault]:
@@ -62,15 +131,15 @@ def spider_overlaps(where: str, added: AddressSet, own: PoolNetworks, knowledge:
         return
     if not pools.whole:
         yield warned(where, f"overlap with other SpiderIPPools could not be checked in full: {pools.doubt}")
+    masters = Masters(knowledge.attachments)
     for (_, name), pool in pools.items.items():
-        shared = added & addresses_of(pool) if name != own.pool else AddressSet()
+        shared = added & pool.spec.addresses if name != own.pool else AddressSet()
         if not shared.ranges:
             continue
-        said = f"{shown(shared)} also belong to SpiderIPPool {name}"
-        match relation(own, networks_of(pool), knowledge):
+        said = f"SpiderIPPool {name} holds {shown(shared)}, too"
+        match masters.relation(own, PoolNetworks(name, pool.spec.multus_name or ())):
             case Networks.TOGETHER:
-                rest = "an address may be in one pool only"
-                yield Fault(where, f"{said}; {rest}", weight_by(pools))
+                yield Fault(where, f"{said}; an address may be in one pool only", weight_by(pools))
             case Networks.APART:
                 yield warned(where, f"{said}, on another network")
             case Networks.UNKNOWN:
@@ -84,28 +153,31 @@ def foreign_overlaps(where: str, added: AddressSet, own_ipam: str, knowledge: Kn
     for claim in _foreign_claims(own_ipam, knowledge):
         shared = added & claim.addresses
         if shared.ranges:
-            yield warned(where, f"{shown(shared)} overlap {claim.holder}: harmless on isolated networks only")
+            yield warned(where, f"{claim.holder} hands out {shown(shared)}, too: harmless on isolated networks only")
 
 
-def addresses_of(pool: SpiderIPPool) -> AddressSet:
-    """What a SpiderIPPool can hand out, reservations apart."""
-    return set_of(pool.spec.ips, pool.spec.exclude_ips)
+def sibling_overlaps(where: str, added: AddressSet, own: PoolRef, knowledge: Knowledge) -> Iterator[Fault]:
+    """Addresses that another pool of the same IPAM hands out: refused where both have the same network_name."""
+    if not added.ranges:
+        return
+    pools = knowledge.whereabouts_pools if own.ipam == whereabouts.NAME else knowledge.neon_pools
+    claims = tuple(_range_claims(own.ipam, pools, knowledge))
+    mine = {claim.network_name for claim in claims if _is_of(claim, own)}
+    for claim in claims:
+        shared = added & claim.addresses if not _is_of(claim, own) else AddressSet()
+        if not shared.ranges:
+            continue
+        said = f"{claim.holder} hands out {shown(shared)}, too"
+        if claim.network_name in mine:
+            weight = weight_by(pools, knowledge.attachments)
+            yield Fault(where, f"{said}, on the same network; allowed: addresses of no other pool", weight)
+        else:
+            yield warned(where, f"{said}: harmless on isolated networks only")
 
 
-def networks_of(pool: SpiderIPPool) -> PoolNetworks:
-    """What says on which networks a known pool lies."""
-    return PoolNetworks(pool.metadata.name, pool.spec.multus_name or ())
-
-
-def relation(one: PoolNetworks, other: PoolNetworks, knowledge: Knowledge) -> Networks:
-    """Apart only if the attachments of both are known, and all their masters, and none is shared."""
-    attachments = knowledge.attachments
-    if not attachments.whole:
-        bound = set(one.attachments), set(other.attachments)
-        return Networks.UNKNOWN if all(bound) and not bound[0] & bound[1] else Networks.TOGETHER
-    ours, theirs = _masters(one, attachments), _masters(other, attachments)
-    apart = ours and theirs and "" not in ours | theirs and not ours & theirs
-    return Networks.APART if apart else Networks.TOGETHER
+def _is_of(claim: Claim, pool: PoolRef) -> bool:
+    namespace, name = claim.pool
+    return name == pool.name and namespace in {"", pool.namespace}
 
 
 def configured_claims(config: str) -> tuple[ConfiguredClaim, ...]:
@@ -124,21 +196,25 @@ _remembered_claims = lru_cache(maxsize=4096)(_claims_of)
 
 
 def _configured(ipam: Mapping[str, Any]) -> Iterator[ConfiguredClaim]:
-    if ipam.get("type") == whereabouts.NAME:
+    if ipam_type(ipam) == whereabouts.NAME:
         config = whereabouts.parse_whereabouts(ipam)
         if isinstance(config, whereabouts.WhereaboutsConfig):
-            yield from (ConfiguredClaim(whereabouts.NAME, item.pool, item.addresses) for item in config.ranges)
+            yield from _claimed(whereabouts.NAME, config.network_name, config.ranges)
     elif neon.is_neon(ipam):
         settings = neon.parse_neon(ipam)
         if isinstance(settings, neon.NeonConfig):
-            yield from (ConfiguredClaim(neon.NAME, item.pool, item.addresses) for item in settings.ranges)
+            yield from _claimed(neon.NAME, settings.network_name, settings.ranges)
+
+
+def _claimed(ipam: str, network_name: str, ranges: Iterable[ConfiguredRange]) -> Iterator[ConfiguredClaim]:
+    return (ConfiguredClaim(ipam, item.pool, network_name, item.addresses) for item in ranges)
 
 
 def _foreign_claims(own_ipam: str, knowledge: Knowledge) -> Iterator[Claim]:
     """What every IPAM but one's own hands out."""
     if own_ipam != spiderpool.NAME:
         for (_, name), pool in knowledge.spider_pools.items.items():
-            yield Claim(f"SpiderIPPool {name}", addresses_of(pool))
+            yield Claim(f"SpiderIPPool {name}", pool.spec.addresses)
     if own_ipam != whereabouts.NAME:
         yield from _range_claims(whereabouts.NAME, knowledge.whereabouts_pools, knowledge)
     if own_ipam != neon.NAME:
@@ -150,45 +226,27 @@ def _range_claims(ipam: str, pools: Known[WhereaboutsPool] | Known[NeonPool], kn
 
     What is configured for a pool that is not made yet will be handed out, too.
     """
-    configured: dict[str, list[tuple[str, AddressSet]]] = defaultdict(list)
+    configured: dict[str, list[tuple[str, ConfiguredClaim]]] = defaultdict(list)
     for (namespace, name), attachment in knowledge.attachments.items.items():
         for item in configured_claims(attachment.spec.config):
             if item.ipam == ipam:
-                configured[item.pool].append((f"{namespace}/{name}", item.addresses))
+                configured[item.pool].append((f"{namespace}/{name}", item))
     for (namespace, name), made in pools.items.items():
-        said = [addresses for _, addresses in configured.pop(name, [])]
-        addresses = address_set(item for part in said for item in part.ranges) if said else _whole(ipam, made)
-        yield Claim(f"{ipam} IPPool {namespace}/{name} ({made.spec.range})", addresses)
-    for attachment_name, addresses in (part for parts in configured.values() for part in parts):
-        holder = f"the {ipam} range of NetworkAttachmentDefinition {attachment_name} ({shown(addresses)})"
-        yield Claim(holder, addresses)
+        said = configured.pop(name, [])
+        whole, network_name = _made(ipam, name, made.spec.range)
+        addresses = address_set(item for _, part in said for item in part.addresses.ranges) if said else whole
+        holder = f"{ipam} IPPool {namespace}/{name} ({made.spec.range})"
+        yield Claim(holder, addresses, (namespace, name), network_name)
+    for attachment_name, item in (part for parts in configured.values() for part in parts):
+        holder = f"the {ipam} range of NetworkAttachmentDefinition {attachment_name}"
+        yield Claim(holder, item.addresses, ("", item.pool), item.network_name)
 
 
-def _whole(ipam: str, pool: WhereaboutsPool | NeonPool) -> AddressSet:
+def _made(ipam: str, pool: str, text: str) -> tuple[AddressSet, str]:
+    """All that an IPPool can hand out, and the network_name that its own name tells."""
     try:
-        network = parse_network(pool.spec.range)
+        network = parse_network(text)
     except RangeError:
-        return AddressSet()
-    return whereabouts.handed_out(network) if ipam == whereabouts.NAME else address_set((network.addresses,))
-
-
-def _masters(own: PoolNetworks, attachments: Known[NetworkAttachment]) -> frozenset[str]:
-    """The masters of the attachments that the pool is bound to or that name it; "" for one that is not known."""
-    return frozenset(_each_master(own, attachments.items))
-
-
-def _each_master(own: PoolNetworks, attachments: Mapping[tuple[str, str], NetworkAttachment]) -> Iterator[str]:
-    for bound in own.attachments:
-        namespace, slash, name = bound.rpartition("/")
-        # Without a namespace it is one of Spiderpool's own, whichever that is: any of that name may be meant.
-        meant: Iterable[tuple[str, str]] = (
-            [(namespace, name)] if slash else [key for key in attachments if key[1] == name]
-        )
-        found = [attachments[key] for key in meant if key in attachments]
-        yield from (parse_plumbing(item.spec.config).master for item in found)
-        if not found:
-            yield ""
-    for item in attachments.values():
-        plumbing = parse_plumbing(item.spec.config)
-        if spiderpool.NAME in plumbing.ipams and any(fnmatchcase(own.pool, name) for name in plumbing.pools):
-            yield plumbing.master
+        return AddressSet(), pool
+    whole = whereabouts.handed_out(network) if ipam == whereabouts.NAME else address_set((network.addresses,))
+    return whole, network_name_of(pool, network)

@@ -8,9 +8,8 @@ from typing import Any
 
 from poolwarden.ipam import neon, spiderpool, whereabouts
 from poolwarden.ipam.address import V4, V6
-from poolwarden.ipam.config_block import Block, NoCniConfig, Notes, parse_cni_config
+from poolwarden.ipam.config_block import Block, NoCniConfig, Notes, ipam_type, parse_cni_config
 from poolwarden.ipam.interface import InvalidName, NameRule, check_name
-from poolwarden.webhook.pod.problem import quoted
 from poolwarden.webhook.pool.fault import Fault, Weight, warned
 from poolwarden.webhook.pool.pool_names import pool_name_faults
 from poolwarden.webhook.pool.scene import Scene
@@ -29,8 +28,10 @@ def cni_faults(where: str, text: str, scene: Scene) -> Iterator[Fault]:
     """What is wrong with a configuration; `where` is the field that holds it."""
     config = parse_cni_config(text)
     if isinstance(config, NoCniConfig):
-        yield Fault(where, f"{quoted(text)}: {config.problem}")
+        yield Fault(where, config.problem)
         return
+    if config.passed_over:
+        yield warned(where, f"the last {config.passed_over} plugins are not judged: there are too many")
     for path, plugin in config.plugins:
         yield from _master_faults(f"{where} {path}master", plugin)
         ipam = plugin.get("ipam")
@@ -42,7 +43,8 @@ def cni_faults(where: str, text: str, scene: Scene) -> Iterator[Fault]:
 
 def _master_faults(where: str, plugin: Mapping[str, Any]) -> Iterator[Fault]:
     master = plugin.get("master")
-    if plugin.get("type") not in _ON_MASTER or not isinstance(master, str) or not master:
+    kind = plugin.get("type")
+    if not isinstance(kind, str) or kind not in _ON_MASTER or not isinstance(master, str) or not master:
         return
     checked = check_name(master)
     if isinstance(checked, InvalidName):
@@ -52,7 +54,7 @@ def _master_faults(where: str, plugin: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _ipam_faults(where: str, path: str, ipam: Mapping[str, Any], scene: Scene) -> Iterator[Fault]:
-    kind = ipam.get("type")
+    kind = ipam_type(ipam)
     if kind == whereabouts.NAME:
         config = whereabouts.parse_whereabouts(ipam, path)
         if isinstance(config, whereabouts.WhereaboutsConfigRefused):

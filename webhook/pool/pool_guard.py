@@ -9,13 +9,13 @@ from poolwarden.ipam.neon import NeonPool
 from poolwarden.ipam.pool import PoolRef
 from poolwarden.ipam.pool_guard import guard_name
 from poolwarden.ipam.ranges import Network, RangeError, parse_network
-from poolwarden.ipam.spiderpool import SpiderIPPool
+from poolwarden.ipam.spiderpool import PoolShape
 from poolwarden.ipam.whereabouts import WhereaboutsPool
 from poolwarden.webhook.knowledge import Knowledge, Known
 from poolwarden.webhook.patch import Operation, pointer
 from poolwarden.webhook.pod.problem import quoted
 from poolwarden.webhook.pool.address_lists import canonical_list, list_faults, set_of, shown
-from poolwarden.webhook.pool.claims import PoolNetworks, foreign_overlaps, spider_overlaps
+from poolwarden.webhook.pool.claims import PoolNetworks, foreign_overlaps, sibling_overlaps, spider_overlaps
 from poolwarden.webhook.pool.fault import Fault, Weight, warned, weight_by
 from poolwarden.webhook.pool.scene import Scene
 
@@ -114,11 +114,13 @@ def guard_changes(guard: GuardObject, before: GuardObject, scene: Scene) -> Iter
         known = knowledge.spider_pools.items.get(("", ref.name))
         attachments = known.spec.multus_name or () if known is not None else ()
         yield from spider_overlaps("spec.reserve", added, PoolNetworks(ref.name, attachments), knowledge)
+    elif ref.ipam in {whereabouts.NAME, neon.NAME}:
+        yield from sibling_overlaps("spec.reserve", added, ref, knowledge)
     yield from foreign_overlaps("spec.reserve", added, ref.ipam, knowledge)
     for (_, name), other in knowledge.guards.items.items():
         shared = added & set_of(other.spec.reserve)
         if name != scene.name and shared.ranges:
-            yield warned("spec.reserve", f"{shown(shared)} are reserved by PoolGuard {name}, too")
+            yield warned("spec.reserve", f"PoolGuard {name} reserves {shown(shared)}, too")
 
 
 def _ref_faults(pool: RefText, scene: Scene) -> Iterator[Fault]:
@@ -160,7 +162,14 @@ def _bounds(spec: GuardText, scene: Scene) -> Iterator[Fault]:
         if number is not None and not first <= number <= last:
             yield Fault(f"spec.{key}", f"{number} is not allowed; allowed: {first} to {last}")
     lease = scene.settings.lease_seconds
-    if spec.cooldown_seconds is not None and 0 <= spec.cooldown_seconds < lease:
+    if spec.grace_seconds == 0:
+        yield warned("spec.graceSeconds", "0 has a leak released at the second sweep that sees it, without any delay")
+    if spec.cooldown_seconds == 0:
+        yield warned(
+            "spec.cooldownSeconds",
+            f"0 has an address used again at once, although two leaders of gc may overlap for {lease} s",
+        )
+    elif spec.cooldown_seconds is not None and 0 < spec.cooldown_seconds < lease:
         yield warned(
             "spec.cooldownSeconds",
             f"{spec.cooldown_seconds} is shorter than the {lease} s that two leaders of gc may overlap",
@@ -199,9 +208,7 @@ def _free_faults(free: FreeAddresses) -> Iterator[Fault]:
         yield Fault(f"{where}.low", f"low must be less than or equal to high, but low is {low} and high is {high}")
 
 
-def _pools(
-    ipam: str, knowledge: Knowledge
-) -> tuple[Known[SpiderIPPool] | Known[WhereaboutsPool] | Known[NeonPool], ...]:
+def _pools(ipam: str, knowledge: Knowledge) -> tuple[Known[PoolShape] | Known[WhereaboutsPool] | Known[NeonPool], ...]:
     """The pools of an IPAM; of those of Terway nothing is known."""
     match ipam:
         case spiderpool.NAME:
@@ -218,7 +225,7 @@ def _subnets(ref: PoolRef, knowledge: Knowledge) -> tuple[tuple[Network, ...], W
     """The subnet in which a pool's addresses must lie, if it is known, and how sure that is."""
     pools = _pools(ref.ipam, knowledge)
     found = [pool for known in pools if (pool := known.items.get((ref.namespace, ref.name))) is not None]
-    texts = [pool.spec.subnet if isinstance(pool, SpiderIPPool) else pool.spec.range for pool in found]
+    texts = [pool.spec.subnet if isinstance(pool, PoolShape) else pool.spec.range for pool in found]
     try:
         return tuple(map(parse_network, texts)), weight_by(*pools)
     except RangeError:

@@ -1,6 +1,7 @@
 """Rules about the objects that say who hands out which addresses: pools, reservations, networks, guards."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -74,10 +75,9 @@ class PoolRules(Struct, Generic[T], frozen=True):
                 return allowed()
             case Misshapen(fault):
                 return verdict((fault,), (old.fault,) if isinstance(old, Misshapen) else ())
-        faults = (*self.faults(new.value, scene), *self.changes(new.value, self._before(request), scene))
-        if not faults or not isinstance(old, Read):
-            return verdict(faults)
-        return verdict(faults, self.faults(old.value, scene))
+        before = old.value if isinstance(old, Read) else self.blank
+        faults = chain(self.faults(new.value, scene), self.changes(new.value, before, scene))
+        return verdict(faults, self.faults(old.value, scene) if isinstance(old, Read) else ())
 
     def _before(self, request: Request) -> T:
         old = self._read(request.old_object)

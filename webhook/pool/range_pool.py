@@ -4,16 +4,21 @@ Its own writes change records, never the range, and pass. The keys of `allocatio
 written, so a range with records must stay as it is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Raw, Struct
 
 from poolwarden.ipam import neon, whereabouts
-from poolwarden.ipam.ranges import AddressSet, Network, RangeError, address_set, parse_network
+from poolwarden.ipam.address import address_of
+from poolwarden.ipam.ranges import AddressRange, AddressSet, Network, RangeError, address_set, parse_network
 from poolwarden.webhook.pod.problem import quoted
+from poolwarden.webhook.pool.address_lists import set_of
 from poolwarden.webhook.pool.claims import foreign_overlaps
 from poolwarden.webhook.pool.fault import Fault, warned
 from poolwarden.webhook.pool.scene import Scene
+
+_DIGITS = 39
+"""Of the largest offset in IPv6; a longer key is no offset."""
 
 
 class RangeText(Struct, frozen=True, gc=False):
@@ -51,21 +56,36 @@ def _changes(
     except RangeError as error:
         yield Fault("spec.range", str(error))
         return
-    records = len(before.spec.allocations or ()) + len(before.spec.managed or ())
-    if records and not _same(network, old):
-        yield Fault(
-            "spec.range",
-            f"{quoted(text)} instead of {quoted(old)} is not allowed: the pool's {records} records count from the range "
-            "as it was and would mean other addresses; make a new pool, or wait until this one is empty",
-        )
+    yield from _record_faults(network, text, before.spec)
     if not network.exact:
         yield warned("spec.range", f"{quoted(text)} has host bits; versions differ in what they count from: {network}")
     yield from foreign_overlaps("spec.range", handed_out(network), ipam, scene.knowledge)
 
 
-def _same(network: Network, old: str) -> bool:
-    """Whether the old text is another spelling of the same range."""
+def _record_faults(network: Network, text: str, before: RangeText) -> Iterator[Fault]:
+    """Records that would mean other addresses, or lie outside. Offsets count from the base; `managed` has addresses."""
+    instead = f"{quoted(text)} instead of {quoted(before.range)} is not allowed"
     try:
-        return parse_network(old) == network
+        old = parse_network(before.range)
     except RangeError:
-        return False
+        if before.allocations:
+            yield Fault("spec.range", f"{instead}: from where its {len(before.allocations)} records count is not known")
+        return
+    own = network.addresses
+    if before.allocations and (old.addresses.family, old.written) != (own.family, network.written):
+        base = address_of(old.addresses.family, old.written)
+        told = f"its {len(before.allocations)} records count from {base} and would mean other addresses"
+        yield Fault("spec.range", f"{instead}: {told}; make a new pool, or wait until this one is empty")
+        return
+    recorded = (AddressRange(own.family, number, number) for number in _numbers(old, before.allocations or ()))
+    for item in (*recorded, *set_of(tuple(before.managed or ())).ranges):
+        if item in old and item not in network:
+            yield Fault("spec.range", f"{instead}: {item} is recorded and would lie outside")
+            return
+
+
+def _numbers(network: Network, keys: Iterable[str]) -> Iterator[int]:
+    """The addresses of records; a key that is no offset tells none."""
+    for key in keys:
+        if key.isascii() and key.isdigit() and len(key) <= _DIGITS:
+            yield network.written + int(key)

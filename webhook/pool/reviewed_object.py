@@ -95,6 +95,8 @@ def _value_at(raw: Raw, path: str) -> str:
         value: Any = msgspec.json.decode(raw)
         for step in re.findall(r"[^.\[\]]+", path):
             value = value[int(step) if isinstance(value, list) else step]
-        return quoted(value) if isinstance(value, str) else quoted(msgspec.json.encode(value).decode())[1:-1]
+        if isinstance(value, dict | list):  # what is in it may be a secret
+            return "an object" if isinstance(value, dict) else "a list"
+        return quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
     except (*UNDECODABLE, LookupError, TypeError, ValueError):
         return "this value"

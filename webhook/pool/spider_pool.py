@@ -11,7 +11,7 @@ from msgspec import Raw, Struct, field
 from poolwarden.ipam.address import AddressError, parse_address
 from poolwarden.ipam.pool import ClaimedOwner, RecordsUnreadable
 from poolwarden.ipam.ranges import AddressRange, AddressSet, Network, RangeError, parse_network
-from poolwarden.ipam.spiderpool import NAME, PoolSpec, records_of
+from poolwarden.ipam.spiderpool import NAME, PoolSpec, records_in
 from poolwarden.webhook.patch import Operation, pointer
 from poolwarden.webhook.pod.problem import quoted
 from poolwarden.webhook.pool.address_lists import canonical_list, list_faults, mixed_families, set_of
@@ -30,7 +30,7 @@ class RouteText(Struct, frozen=True, gc=False):
     gw: str = ""
 
 
-class PoolText(PoolSpec, frozen=True, rename="camel", gc=False):
+class PoolText(PoolSpec, frozen=True, rename="camel", dict=True):
     """SpiderIPPool.spec, as far as rules look at it."""
 
     gateway: str | None = None
@@ -49,11 +49,6 @@ class SpiderPool(Struct, frozen=True, gc=False):
     spec: PoolText = PoolText()
     status: Records = Records()
 
-    @property
-    def addresses(self) -> AddressSet:
-        """What it can hand out."""
-        return set_of(self.spec.ips, self.spec.exclude_ips)
-
 
 class ReservedText(Struct, frozen=True, rename="camel", gc=False):
     """SpiderReservedIP.spec."""
@@ -71,10 +66,9 @@ class SpiderReserved(Struct, frozen=True, gc=False):
 def pool_edits(pool: SpiderPool, before: SpiderPool) -> Iterator[Operation]:
     """Lists that were written anew and hold no fault are made canonical."""
     lists = (("ips", pool.spec.ips, before.spec.ips), ("excludeIPs", pool.spec.exclude_ips, before.spec.exclude_ips))
-    within = _subnet(pool.spec.subnet)
     for key, texts, old in lists:
-        if texts and texts != old and not any((*list_faults(key, texts, within), *mixed_families(key, texts))):
-            yield from _canonical(key, texts)
+        if texts and texts != old:
+            yield from _canonical(key, texts, _subnet(pool.spec.subnet))
 
 
 def pool_faults(pool: SpiderPool, _scene: Scene) -> Iterator[Fault]:
@@ -91,11 +85,15 @@ def pool_faults(pool: SpiderPool, _scene: Scene) -> Iterator[Fault]:
 
 
 def pool_changes(pool: SpiderPool, before: SpiderPool, scene: Scene) -> Iterator[Fault]:
-    """What adding or taking away addresses does."""
-    added, lost = pool.addresses - before.addresses, before.addresses - pool.addresses
-    yield from spider_overlaps(
-        "spec.ips", added, PoolNetworks(scene.name, pool.spec.multus_name or ()), scene.knowledge
-    )
+    """What adding or taking away addresses does, or another network."""
+    added, lost = pool.spec.addresses - before.spec.addresses, before.spec.addresses - pool.spec.addresses
+    now, then = (PoolNetworks(scene.name, one.spec.multus_name or ()) for one in (pool, before))
+    yield from spider_overlaps("spec.ips", added, now, scene.knowledge)
+    if set(now.attachments) != set(then.attachments):
+        kept = pool.spec.addresses - added
+        old = set(spider_overlaps("spec.ips", kept, then, scene.knowledge))
+        overlaps = spider_overlaps("spec.ips", kept, now, scene.knowledge)
+        yield from (fault for fault in overlaps if fault not in old)
     yield from foreign_overlaps("spec.ips", added, NAME, scene.knowledge)
     if lost.ranges:
         yield from _leaving(lost, before)
@@ -104,7 +102,7 @@ def pool_changes(pool: SpiderPool, before: SpiderPool, scene: Scene) -> Iterator
 def reserved_edits(reserved: SpiderReserved, before: SpiderReserved) -> Iterator[Operation]:
     """The list, if it was written anew and holds no fault, is made canonical."""
     texts = reserved.spec.ips
-    if texts and texts != before.spec.ips and not any(mixed_families("ips", texts)):
+    if texts and texts != before.spec.ips:
         yield from _canonical("ips", texts)
 
 
@@ -114,15 +112,15 @@ def reserved_faults(reserved: SpiderReserved, _scene: Scene) -> Iterator[Fault]:
     yield from list_faults("spec.ips", texts)
     yield from mixed_families("spec.ips", texts)
     version = reserved.spec.ip_version
-    families = {item.family for item in set_of(texts).ranges}
+    families = {item.family for item in set_of(texts).ranges} if version is not None else set()
     if version not in {None, 4, 6}:
         yield Fault("spec.ipVersion", f"{version} is not allowed; allowed: 4 or 6")
     elif version is not None and len(families) == 1 and version not in families:
         yield Fault("spec.ipVersion", f"{version} is not allowed: the addresses in spec.ips are IPv{families.pop()}")
 
 
-def _canonical(key: str, texts: tuple[str, ...]) -> Iterator[Operation]:
-    plain = canonical_list(texts)
+def _canonical(key: str, texts: tuple[str, ...], within: tuple[Network, ...] = ()) -> Iterator[Operation]:
+    plain = canonical_list(texts, within, mixed=False)
     if plain != texts:
         yield Operation(pointer("spec", key), list(plain))
 
@@ -154,7 +152,7 @@ def _gateway_faults(pool: SpiderPool, within: tuple[Network, ...]) -> Iterator[F
         return
     yield from (Fault("spec.gateway", problem) for problem in _address_problems(text, within))
     try:
-        inside = str(parse_address(text)) in pool.addresses
+        inside = str(parse_address(text)) in pool.spec.addresses
     except AddressError:
         return
     if inside:
@@ -201,11 +199,10 @@ def _address_problems(text: str, within: tuple[Network, ...]) -> Iterator[str]:
 
 def _leaving(lost: AddressSet, before: SpiderPool) -> Iterator[Fault]:
     """Addresses that are recorded and would not belong to the pool any more."""
-    records = records_of(before.status.allocated_ips)
-    if isinstance(records, RecordsUnreadable):
-        yield warned("spec.ips", f"whether an address in use leaves the pool is not known: {records.problem}")
+    leaving = records_in(lost, before.status.allocated_ips)
+    if isinstance(leaving, RecordsUnreadable):
+        yield warned("spec.ips", f"whether an address in use leaves the pool is not known: {leaving.problem}")
         return
-    leaving = [record for record in records if record.address is not None and record.address in lost]
     for record in leaving[:MOST_LEAVING]:
         owner = record.owner
         user = f"pod {owner.namespace}/{owner.name}" if isinstance(owner, ClaimedOwner) else "an unknown owner"
