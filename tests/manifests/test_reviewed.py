@@ -410,14 +410,25 @@ def test_the_guards_that_gc_makes_are_not_reviewed(
     assert recorder.taken() == expected
 
 
-def test_pools_of_gc_are_reviewed(control_plane: ControlPlane, recorder: Recorder) -> None:
-    """The exception is for guards: addresses that gc adds to a pool are judged like anybody's."""
-    body = {"apiVersion": SPIDER_POOLS.api_version, "kind": SPIDER_POOLS.kind, "metadata": {"name": "of-gc"}}
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        (f"{SERVICE_ACCOUNT}kube-system:spiderpool-controller", NOTHING),
+        (f"{SERVICE_ACCOUNT}spiderpool:spiderpool-agent", NOTHING),
+        (f"{SERVICE_ACCOUNT}poolwarden:poolwarden-gc", POOL),
+        ("jane:spiderpool-controller", POOL),
+    ],
+)
+def test_spiderpools_own_pools_are_not_reviewed(
+    control_plane: ControlPlane, recorder: Recorder, user: str, expected: Paths
+) -> None:
+    """It makes and scales those of a SpiderSubnet for workloads; addresses that gc adds are judged like anybody's."""
+    body = {"apiVersion": SPIDER_POOLS.api_version, "kind": SPIDER_POOLS.kind, "metadata": {"name": "theirs"}}
     recorder.taken()
-    as_user = (f"--as={SERVICE_ACCOUNT}poolwarden:poolwarden-gc", "--as-group=system:masters")
+    as_user = (f"--as={user}", "--as-group=system:masters")
     text = json.dumps(body | POOL_OBJECTS[SPIDER_POOLS])
     control_plane.kubectl("create", "--dry-run=server", "--filename=-", *as_user, input=text)
-    assert recorder.taken() == POOL
+    assert recorder.taken() == expected
 
 
 # --- workloads ----------------------------------------------------------------------------------------------------
