@@ -57,7 +57,7 @@ CLUSTER = knowing(pools=[BLUE, RED])
         ({"maxReleasesPerSweep": 10001}, "denied: spec.maxReleasesPerSweep: 10001 is not allowed; allowed: 0 to 10000"),
         ({"acknowledgedLeaks": -1}, "denied: spec.acknowledgedLeaks: -1 is not allowed"),
         ({"mode": "Off"}, "allowed"),
-        ({"mode": False}, "denied: spec.mode: false is not allowed; allowed: a string or null"),
+        ({"mode": False}, "denied: spec.mode: false is not allowed; allowed: a string or null (YAML reads Off, No,"),
         ({"mode": "off"}, "denied: spec.mode: 'off' is not allowed; allowed: Off, Observe, Release"),
         ({"finishedPods": "Drop"}, "denied: spec.finishedPods: 'Drop' is not allowed; allowed: Keep, Release"),
         ({"nodeEvidence": ""}, "denied: spec.nodeEvidence: '' is not allowed; allowed: Required, Ignore"),

@@ -87,7 +87,9 @@ def _fault(raw: Raw, error: str) -> Fault:
     if expected is None:
         return Fault(path or "the object", error.partition(" - at ")[0])
     allowed = " or ".join(_WORDS.get(word, word) for word in expected["wanted"].split(" | "))
-    return Fault(path or "the object", f"{_value_at(raw, path)} is not allowed; allowed: {allowed}")
+    value = _value_at(raw, path)
+    hint = " (YAML reads Off, No, On and Yes without quotes as booleans)" if value in {"true", "false"} else ""
+    return Fault(path or "the object", f"{value} is not allowed; allowed: {allowed}{hint}")
 
 
 def _value_at(raw: Raw, path: str) -> str:
