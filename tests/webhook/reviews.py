@@ -77,6 +77,8 @@ KNOWLEDGE = Knowledge(
                 attachment("kube-system", "v1", config("spiderpool")),
                 attachment("kube-system", "v2", config("spiderpool")),
                 attachment("kube-system", "odd", "{no json"),
+                attachment("kube-system", "silent", '{"type": "macvlan"}'),
+                attachment("kube-system", "early", ""),
             )
         ),
         read=Complete(),
@@ -85,6 +87,7 @@ KNOWLEDGE = Knowledge(
         dict(
             (
                 multus_config("kube-system", "made", MultusConfigSpec(cni_type="macvlan")),
+                multus_config("kube-system", "early", MultusConfigSpec(cni_type="macvlan")),
                 multus_config("kube-system", "bare", MultusConfigSpec(cni_type="ipvlan", disable_ipam=True)),
                 multus_config("kube-system", "own", MultusConfigSpec(custom_cni=config("spiderpool"))),
             )

@@ -223,3 +223,9 @@ def test_what_an_item_holds_beside_its_name_is_not_quoted() -> None:
     _, answer = reviewed(networks('[{"name":"a","interface":"eth0","cni-args":{"password":"hunter2"}}]'))
     assert isinstance(answer, Denied)
     assert "hunter2" not in answer.message
+
+
+@pytest.mark.parametrize("text", ["a@net2,b", "a@x,b@x", "a@eth0,b", '[{"name":"a","interface":"net2"},{"name":"b"}]'])
+def test_where_two_nics_would_have_one_name_nothing_is_written(text: str) -> None:
+    """The refusal quotes what its author wrote."""
+    assert mutated(networks(text))[NETWORKS] == text
