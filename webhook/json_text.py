@@ -24,6 +24,7 @@ def _refuse(constant: str) -> NoReturn:
 
 # An int of 5,000 digits would raise; that it is a number is all that counts here.
 _ANY = json.JSONDecoder(parse_int=float, parse_constant=_refuse)
+_text = json.encoder.encode_basestring_ascii
 _scan: Callable[[str, int], tuple[Any, int]] = _ANY.scan_once  # type: ignore[attr-defined] # unknown to typeshed
 
 
@@ -127,11 +128,11 @@ def unknown_keys(item: Located, names: Iterable[str]) -> list[str]:
 def setting(text: str, item: Located, name: str, value: str) -> Edit:
     """The edit that makes a string field of an object read as `value`, in the layout of the object's other members."""
     member = last(item, name)
-    written = json.dumps(value)
+    key, written = _text(name), _text(value)
     if member is not None and member.key == name:
         return Edit(member.start, member.end, written)
     if not item.members:
-        return Edit(item.start, item.end, f"{{{json.dumps(name)}: {written}}}")
+        return Edit(item.start, item.end, f"{{{key}: {written}}}")
     first, final = item.members[0], item.members[-1]
     key_start = _skip(text, item.start + 1)
     colon = text.rindex(":", key_start, first.start)
@@ -141,7 +142,7 @@ def setting(text: str, item: Located, name: str, value: str) -> Edit:
         gap = text[comma + 1 : _skip(text, comma + 1)]
     else:
         gap = text[item.start + 1 : key_start] or after_colon
-    return Edit(final.end, final.end, f",{gap}{json.dumps(name)}:{after_colon}{written}")
+    return Edit(final.end, final.end, f",{gap}{key}:{after_colon}{written}")
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:

@@ -9,11 +9,10 @@ from poolwarden.webhook.pod.networks import (
     GO_BLANKS,
     Networks,
     Selection,
-    has_inner_blanks,
     is_json,
-    items_of,
     named,
     parse,
+    with_inner_blanks,
 )
 from poolwarden.webhook.pod.nics import Nic
 from poolwarden.webhook.pod.problem import Findings, Problem, Unreadable, ignored_keys, quoted
@@ -34,7 +33,7 @@ def named_networks(text: str, selections: tuple[Selection, ...], preceding: int)
     }
     if len({*names.values(), *map(multus_name, range(preceding))}) < len(names) + preceding:
         return text
-    blank = set() if is_json(text) else {at for at, item in enumerate(items_of(text)) if has_inner_blanks(item)}
+    blank = set() if is_json(text) else with_inner_blanks(text)
     return named(text, {at: name for at, name in names.items() if name != selections[at].interface or at in blank})
 
 

@@ -31,6 +31,7 @@ from poolwarden.webhook.remembered import remembered
 
 GO_BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 """What Go's `strings.TrimSpace` trims (`unicode.IsSpace`)."""
+_BLANK = re.compile(f"[{GO_BLANKS}]")
 _JSON_MARKS = '[{"'
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(?:\.{_LABEL.pattern})*", re.ASCII)
@@ -121,15 +122,15 @@ def named(text: str, names: Mapping[int, str]) -> str:
     return ",".join(parts)
 
 
-def items_of(text: str) -> list[str]:
-    """The items of the text form, as written."""
-    return text.split(",")
-
-
-def has_inner_blanks(part: str) -> bool:
-    """Whether an item of the text form has blanks round a name that are not just round the item."""
-    item = part.strip(GO_BLANKS)
-    return any(piece != piece.strip(GO_BLANKS) for piece in re.split("[/@]", item))
+def with_inner_blanks(text: str) -> set[int]:
+    """The positions of items of the text form that have blanks round a name which are not just round the item."""
+    if not _BLANK.search(text):
+        return set()
+    return {
+        at
+        for at, item in enumerate(text.split(","))
+        if any(piece != piece.strip(GO_BLANKS) for piece in re.split("[/@]", item.strip(GO_BLANKS)))
+    }
 
 
 def _path(part: str) -> str:
