@@ -50,7 +50,7 @@ class _Review(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         if (self.api_version, self.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
-            raise ValueError(f"expected admission.k8s.io/v1 AdmissionReview, got {self.api_version} {self.kind}")
+            raise ValueError("another kind")
 
 
 class NoReview(Struct, frozen=True, tag=True):
@@ -66,6 +66,8 @@ def parse_review(body: bytes) -> Request | NoReview:
     """Read the body of a request to a review path."""
     try:
         request = _REVIEW.decode(body).request
-    except UNDECODABLE as error:
-        return NoReview(str(error))
+    except msgspec.ValidationError:  # whose own words quote what it found
+        return NoReview("the JSON has not the form of an admission.k8s.io/v1 AdmissionReview")
+    except UNDECODABLE:
+        return NoReview("the body is no JSON")
     return request if request.uid else NoReview("request.uid is empty")

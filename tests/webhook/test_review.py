@@ -33,12 +33,15 @@ def test_a_review_as_the_api_server_sends_it() -> None:
         b"\xff",
         b"[" * 100_000,
         b"{}",
-        REVIEW.replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
-        REVIEW.replace(b"AdmissionReview", b"Review"),
+        REVIEW.replace(b"admission.k8s.io/v1", b"team-a/v1"),
+        REVIEW.replace(b"AdmissionReview", b"team-a"),
         REVIEW.replace(b'"uid":"u1"', b'"uid":""'),
         REVIEW.replace(b'"uid":"u1"', b'"uid":5'),
         REVIEW.replace(b'"uid":"u1",', b""),
-        REVIEW.replace(b"CREATE", b"PATCH"),
+        REVIEW.replace(b"CREATE", b"team-a"),
+        REVIEW.replace(b"CREATE", b"team-a" * 100_000),
+        REVIEW.replace(b'"u1"', b'"team-a\\ud800"'),
+        REVIEW.replace(b'"u1"', b'"team-a\xff"'),
         b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}',
         b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}',
     ],
@@ -49,3 +52,4 @@ def test_what_is_no_review_is_told_from_one(body: bytes) -> None:
     assert isinstance(outcome, NoReview)
     assert outcome.problem
     assert "team-a" not in outcome.problem
+    assert len(outcome.problem) < 100

@@ -43,6 +43,15 @@ class Body(Struct, frozen=True):
     text: bytes
 
 
+class Coming:
+    """A body on its way."""
+
+    def __init__(self, clock: asyncio.Timeout) -> None:
+        self.clock = clock
+        self.text = bytearray()
+        self.dropped = False
+
+
 class Reply(Struct, frozen=True):
     """An answer, ready to be sent, and how it counts."""
 
@@ -63,6 +72,7 @@ class App:
         self._limits = limits
         self._answerers: Mapping[str, Answerer] = {}
         self._held = 0
+        self._coming: dict[Coming, None] = {}  # oldest first
         self.in_flight = 0
 
     def serve(self, answerers: Mapping[str, Answerer]) -> None:
@@ -111,34 +121,52 @@ class App:
         most = self._limits.body_bytes
         if length > most:
             return _too_large(most)
-        held = 0
+        clock = asyncio.timeout(self._limits.body)
+        coming = Coming(clock)
         try:
-            async with asyncio.timeout(self._limits.body):
+            async with clock:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return Gone()
                 if not message["more_body"] and len(message["body"]) <= most:
                     return Body(message["body"])  # all there at once, as nearly always
-                text = bytearray()
-                while True:
-                    text += message["body"]
-                    self._held += len(message["body"])
-                    held += len(message["body"])
-                    if len(text) > most:
-                        return _too_large(most)
-                    if self._held > self._limits.held_bytes:
-                        overload = "too many reviews are being sent at once"
-                        return _refusal(errored(HTTPStatus.SERVICE_UNAVAILABLE, overload, retry_after=RETRY_SECONDS))
-                    if not message["more_body"]:
-                        return Body(bytes(text))
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return Gone()
+                return await self._gather(coming, message, receive)
         except TimeoutError:
+            if coming.dropped:
+                return _overload()
             late = errored(HTTPStatus.REQUEST_TIMEOUT, f"the body did not arrive within {self._limits.body:g} s")
             return _refusal(late, headers=(CLOSE,))
         finally:
-            self._held -= held
+            self._drop(coming)
+
+    async def _gather(self, coming: Coming, message: Message, receive: Receive) -> Body | Reply | Gone:
+        self._coming[coming] = None
+        while message["type"] != "http.disconnect":
+            self._hold(coming, message["body"])
+            if coming.dropped:
+                return _overload()
+            if len(coming.text) > self._limits.body_bytes:
+                return _too_large(self._limits.body_bytes)
+            if not message["more_body"]:
+                return Body(bytes(coming.text))
+            message = await receive()
+        return Gone()
+
+    def _hold(self, coming: Coming, part: bytes) -> None:
+        """Keep a part of a body; where all together are too much, drop the oldest: others take milliseconds to come."""
+        coming.text += part
+        self._held += len(part)
+        while self._held > self._limits.held_bytes:
+            oldest = next(iter(self._coming))
+            self._drop(oldest)
+            oldest.dropped = True
+            oldest.clock.reschedule(asyncio.get_running_loop().time())
+
+    def _drop(self, coming: Coming) -> None:
+        if coming in self._coming:
+            del self._coming[coming]
+            self._held -= len(coming.text)
+            coming.text = bytearray()
 
     async def _send(self, reply: Reply, send: Send) -> None:
         headers = [TYPE, (b"content-length", b"%d" % len(reply.body)), *reply.headers]
@@ -188,6 +216,11 @@ def _refusal(answer: Errored, *, operation: str = NO_REVIEW, headers: tuple[tupl
 
 def _unavailable(phase: Phase) -> Errored:
     return errored(HTTPStatus.SERVICE_UNAVAILABLE, f"the server is {phase.value}", retry_after=RETRY_SECONDS)
+
+
+def _overload() -> Reply:
+    overload = "too many reviews are being sent at once"
+    return _refusal(errored(HTTPStatus.SERVICE_UNAVAILABLE, overload, retry_after=RETRY_SECONDS))
 
 
 def _too_large(most: int) -> Reply:

@@ -20,7 +20,8 @@ class Limits(Struct, frozen=True, kw_only=True):
             (`apimachinery/pkg/util/net/http.go`) and does not repeat a POST that meets a closed one, so we keep longer.
         handshake: from TCP connect to TLS established. The API server gives up after 10 s, too.
         head: from the first byte of a request to the end of its header.
-        body: from there to the end of its body. No webhook may take longer than 30 s (`timeoutSeconds`).
+        body: from there to the end of its body: our webhooks have `timeoutSeconds: 5`.
+        send: from the first byte of an answer, or of a goodbye, that has to wait for the client until none waits.
         goodbye: for a client to answer our TLS close.
         linger: after SIGTERM we still take connections, to refuse reviews in good order, until no one is sent to us.
         settle: after that, for connections just made to send the request that they were made for.
@@ -30,12 +31,20 @@ class Limits(Struct, frozen=True, kw_only=True):
             (controller-runtime, `pkg/webhook/admission/http.go`).
         taken_bytes: a request as it comes, framing and what we discard after an early answer included.
         held_bytes: bodies that are still coming in, of all clients together, lest slow senders eat the memory.
+        connections: to the port of reviews. One costs 50 KB, and up to 600 KB once it carried a large body, in buffers
+            of TLS that never shrink: 300 MB, beside 110 MB of both processes and `held_bytes` less than 512 MiB.
+            An API server writes 200 objects at once by default (`--max-mutating-requests-inflight`).
+        page_connections: to the port of pages: kubelet and Prometheus have one each.
+        handshakes: under way, at each port. One takes milliseconds, unless the client stalls it.
+        young: a connection that had no answer yet is not the first to go when there are too many: an honest client
+            sends its request a round trip after the handshake.
     """
 
     keep_alive: int = 120
     handshake: float = 10
     head: float = 10
-    body: float = 30
+    body: float = 6
+    send: float = 10
     goodbye: float = 2
     linger: float = 2
     settle: float = 1
@@ -44,6 +53,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     body_bytes: int = 7 * MIB
     taken_bytes: int = 16 * MIB
     held_bytes: int = 64 * MIB
+    connections: int = 500
+    page_connections: int = 50
+    handshakes: int = 200
+    young: float = 1
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):

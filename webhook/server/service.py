@@ -43,16 +43,16 @@ class Service:
             return certificate.not_after
 
         self._app = App(_asgi(pages(lifecycle, metrics, ends)), lifecycle, metrics, limits)
-        self._tls = Listener(self._app, tls, limits)
-        self._plain = Listener(_asgi(plain_pages(lifecycle, metrics, ends)), plain, limits)
+        self._tls = Listener(self._app, tls, limits, limits.connections)
+        self._plain = Listener(_asgi(plain_pages(lifecycle, metrics, ends)), plain, limits, limits.page_connections)
         self._application = Application({})
         self._setting_up: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Accept connections, and set up what answers them meanwhile."""
         self._certificate.look()
-        await self._plain.open()
-        await self._tls.open(self._certificate.context)
+        self._plain.open()
+        self._tls.open(self._certificate.context)
         self._setting_up = asyncio.create_task(self._set_up())
 
     def tick(self) -> None:

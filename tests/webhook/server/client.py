@@ -92,12 +92,19 @@ class Webhook:
 
     def connect(self, context: ssl.SSLContext | None = None, *, seconds: float = PATIENCE) -> ssl.SSLSocket:
         """A connection with its handshake done, and this much patience in all it does."""
-        raw = socket.create_connection(("127.0.0.1", self.tls), timeout=seconds)
-        try:
-            return (context or self.context()).wrap_socket(raw, server_hostname="127.0.0.1")
-        except BaseException:
-            raw.close()
-            raise
+        return self._wrap(socket.create_connection(("127.0.0.1", self.tls), timeout=seconds), context)
+
+    def connect_plain(self) -> socket.socket:
+        """A connection to the port of pages."""
+        return socket.create_connection(("127.0.0.1", self.plain), timeout=PATIENCE)
+
+    def connect_narrow(self, *, tls: bool) -> socket.socket:
+        """A connection that takes hardly anything while nobody reads from it."""
+        raw = socket.socket()
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.settimeout(PATIENCE)
+        raw.connect(("127.0.0.1", self.tls if tls else self.plain))
+        return self._wrap(raw, None) if tls else raw
 
     @contextmanager
     def keep_alive(self) -> Iterator[HTTPSConnection]:
@@ -142,8 +149,17 @@ class Webhook:
 
     def worker(self) -> int:
         """The process id of the serving process; 0 while there is none."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(children[0]) if children else 0
+        return next(iter(self.children()), 0)
+
+    def children(self) -> list[int]:
+        """The process ids of all that the supervisor started."""
+        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(word) for word in text.split()]
+
+    def memory(self) -> int:
+        """MiB that the serving process has in memory."""
+        status = Path(f"/proc/{self.worker()}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) >> 10
 
     def stop(self) -> int:
         """End it in good order; its exit status."""
@@ -155,6 +171,13 @@ class Webhook:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    def _wrap(self, raw: socket.socket, context: ssl.SSLContext | None) -> ssl.SSLSocket:
+        try:
+            return (context or self.context()).wrap_socket(raw, server_hostname="127.0.0.1")
+        except BaseException:
+            raw.close()
+            raise
 
     def _alive(self) -> bool:
         if self.process.poll() is not None:

@@ -8,6 +8,8 @@ from http.client import HTTPException
 from pathlib import Path
 from time import monotonic
 
+import pytest
+
 from controlplane.server import wait_for
 
 from .client import Webhook, ask, closed_by_server, head, review
@@ -181,3 +183,32 @@ def test_it_can_be_stopped_at_once(start: Start) -> None:
     webhook.process.send_signal(signal.SIGINT)
     assert webhook.process.wait(20) == 0
     assert monotonic() - began < 2
+
+
+def test_it_starts_no_second_one_of_itself(start: Start) -> None:
+    """Signals that make gunicorn start another supervisor or more workers do nothing; nothing outlives its end."""
+    webhook = start(limits=QUICK)
+    for number in (signal.SIGUSR2, signal.SIGWINCH, signal.SIGTTIN, signal.SIGTTOU):
+        webhook.process.send_signal(number)
+    first = webhook.worker()
+    os.kill(first, signal.SIGKILL)  # once that is noticed, so were the signals
+    wait_for("another worker", lambda: first not in webhook.children() and webhook.worker())
+    webhook.wait_ready()
+    assert len(webhook.children()) == 1
+    assert webhook.stop() == 0
+    assert "cannot_listen" not in webhook.log  # as a second supervisor would say
+    with pytest.raises(ProcessLookupError):
+        os.killpg(webhook.process.pid, 0)
+
+
+def test_a_port_in_use_ends_it_at_once(start: Start) -> None:
+    """The exit status is not 0, and the log says so in one line."""
+    first = start()
+    began = monotonic()
+    for taken in ({"tls": first.tls}, {"plain": first.plain}):
+        second = start(wait=False, **taken)
+        assert second.process.wait(20) == 1
+        (line,) = second.log.splitlines()
+        assert "cannot_listen" in line
+        assert f"127.0.0.1:{next(iter(taken.values()))}" in line
+    assert monotonic() - began < 8
