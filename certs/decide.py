@@ -5,6 +5,9 @@ come from the CA before it. Once every API server trusts the new CA, a serving c
 serves one of the old CAs any more, they are dropped. At any moment each certificate that any replica may serve is
 trusted by each API server, whichever of the bundles it has.
 
+CAs that are published though the Secret of the CAs does not know them (it may have been restored from a backup) are taken
+into it first: pods may serve what they signed.
+
 Every action is one write of one object, valid only for the version of that object that was judged. Who is overtaken
 reads and decides again, so that several programs may do this at once.
 """
@@ -16,7 +19,7 @@ from itertools import chain
 from cryptography.x509 import Certificate
 from msgspec import Struct
 
-from poolwarden.certs.issue import BACKDATE, Pair, Unusable, is_ca, is_signed_by, names_of, renewed_from
+from poolwarden.certs.issue import Pair, Unusable, is_ca, is_signed_by, names_of, refusal, renewed_from, unfit
 from poolwarden.certs.settings import Settings
 from poolwarden.certs.state import (
     NEVER,
@@ -51,6 +54,13 @@ class IntroduceCa(Struct, frozen=True, tag=True):
     old: tuple[Certificate, ...]
 
 
+class AdoptCas(Struct, frozen=True, tag=True):
+    """Take CAs that others have published into the Secret, as `old`: pods may serve what they signed."""
+
+    reason: str
+    old: tuple[Certificate, ...]
+
+
 class PublishBundle(Struct, frozen=True, tag=True):
     """Write the bundle into every caBundle of a configuration, or into the ca.crt of the serving Secret."""
 
@@ -72,6 +82,13 @@ class IssueLeaf(Struct, frozen=True, tag=True):
     reason: str
     signer: Pair
     bundle: tuple[Certificate, ...]
+
+
+class NoteReplaced(Struct, frozen=True, tag=True):
+    """Write down that from now on nothing of the retiring CAs comes to be served."""
+
+    reason: str
+    digest: str
 
 
 class DropOldCa(Struct, frozen=True, tag=True):
@@ -100,7 +117,7 @@ class Blocked(Struct, frozen=True, tag=True):
     reason: str
 
 
-Step = CreateCa | IntroduceCa | PublishBundle | NoteSeen | IssueLeaf | DropOldCa
+Step = CreateCa | IntroduceCa | AdoptCas | PublishBundle | NoteSeen | IssueLeaf | NoteReplaced | DropOldCa
 End = Wait | Nothing | Blocked
 Action = Step | End
 
@@ -135,12 +152,15 @@ def decide(state: State, settings: Settings, now: datetime) -> Action:
         case Missing():
             return CreateCa(f"there is no Secret {settings.ca_secret}", (), _heirs(published(state), now))
         case Authority(newest=Unusable(why)) as lost:
-            previous = tuple(pair for pair in lost.previous if _is_valid(pair.certificate, now))
+            previous = tuple(pair for pair in lost.previous if not _ca_fault(pair, settings, now))
             old = _heirs(chain(lost.old, published(state)), now, without=previous)
             return CreateCa(f"Secret {settings.ca_secret} {why}", previous, old)
         case Authority(newest=Pair() as newest) as authority:
             pass
-    if why := _ca_is_due(newest.certificate, now):
+    if adopted := _adopted(authority, newest, state, now):
+        reason = f"a CA is published that Secret {settings.ca_secret} does not hold: it may have been restored"
+        return AdoptCas(reason, adopted)
+    if why := _ca_is_due(newest, settings, now):
         return _introduced(f"the CA {why}", authority, newest, state, settings, now)
     return _with_ca(authority, newest, state, settings, now)
 
@@ -149,7 +169,7 @@ def rotation(state: State, settings: Settings, now: datetime) -> Action:
     """What to do if a new CA is asked for: introduce one, once the newest so far has come to sign what is served."""
     action = decide(state, settings, now)
     authority = state.authority
-    if isinstance(action, CreateCa | IntroduceCa) or not isinstance(authority, Authority):
+    if isinstance(action, CreateCa | IntroduceCa | AdoptCas) or not isinstance(authority, Authority):
         return action
     newest = authority.newest
     assert isinstance(newest, Pair)  # else `decide` had it replaced
@@ -165,11 +185,11 @@ def _with_ca(authority: Authority, newest: Pair, state: State, settings: Setting
     trusted = _is_trusted(authority, newest, state, settings, now)
     # Where nothing can be spoilt, none must wait until a new CA is trusted: at a first installation, or once it is too late.
     hurry = isinstance(condition, _Broken) or (isinstance(condition, _Lost) and not _is_relied_on(newest, state, now))
-    for signer in _signers(authority, newest, state, now, trusted=trusted, hurry=hurry):
+    for signer in _signers(authority, newest, state, settings, now, trusted=trusted, hurry=hurry):
         match condition:
             case _Lost(why) | _Broken(why):
                 return IssueLeaf(why, signer, bundle)
-            case _Due(why) if _would_gain(state.serving, signer, newest, settings, now):
+            case _Due(why) if _would_gain(state.serving, signer, newest, bundle, settings, now):
                 return IssueLeaf(why, signer, bundle)
     for configuration in state.installed:
         wrong = [name for name, held in configuration.bundles.items() if held != bundle]
@@ -194,16 +214,12 @@ def _concluded(
     trusted: bool,
 ) -> Action:
     """What remains once the serving certificate does its work and the bundle is everywhere."""
-    replaced_at = _replaced_at(state.serving, newest.certificate) + timedelta(seconds=settings.retirement)
-    in_use = _issued_by(state.serving, newest.certificate)
-    if authority.retiring and in_use and now >= replaced_at:
-        return DropOldCa(f"nothing that another CA signed was stored in the last {settings.retirement} s")
     if state.unknown:
         return Blocked("; ".join(one.message for one in state.unknown))
     if not trusted:
         return _awaited(authority, newest, state, settings, now)
-    if authority.retiring and in_use:
-        return Wait("pods may still serve a certificate of an older CA", replaced_at)
+    if authority.retiring and _issued_by(state.serving, newest.certificate):
+        return _retired(authority, newest, state, settings, now)
     assert isinstance(state.serving, Serving)
     assert isinstance(state.serving.leaf, Pair)  # else it had been issued above
     return _settled(newest.certificate, state.serving.leaf.certificate, condition, state, now)
@@ -228,18 +244,51 @@ def _awaited(authority: Authority, newest: Pair, state: State, settings: Setting
     return Wait("API servers may not yet trust the newest CA", authority.seen.at + propagation)
 
 
+def _retired(
+    authority: Authority, newest: Pair, state: State, settings: Settings, now: datetime
+) -> NoteReplaced | Wait | DropOldCa:
+    """The newest CA has signed what is served: wait until no pod serves what another has.
+
+    The date of the serving certificate does not tell since when it is stored: it may have been restored from a backup.
+    """
+    digest = state.replaced_digest(newest.certificate, authority.retiring)
+    retirement = timedelta(seconds=settings.retirement)
+    if authority.replaced.digest != digest or authority.replaced.at > now + retirement:
+        return NoteReplaced("what the newest CA signed is in store", digest)
+    if now < authority.replaced.at + retirement:
+        return Wait("pods may still serve a certificate of an older CA", authority.replaced.at + retirement)
+    return DropOldCa(f"nothing that another CA signed was stored in the last {settings.retirement} s")
+
+
 # --- CAs --------------------------------------------------------------------------------------------------------------
 
 
-def _ca_is_due(ca: Certificate, now: datetime) -> str:
+def _ca_is_due(newest: Pair, settings: Settings, now: datetime) -> str:
     """Why the CA should be replaced; "" if it should not."""
+    if why := _ca_fault(newest, settings, now):
+        return why
+    return "is past two thirds of its life" if now >= renewed_from(newest.certificate) else ""
+
+
+def _ca_fault(pair: Pair, settings: Settings, now: datetime) -> str:
+    """Why nobody accepts what the CA signs now; "" if all do that trust it."""
+    ca = pair.certificate
     if not is_ca(ca):
         return "is no CA certificate"
     if now >= ca.not_valid_after_utc:
         return f"has expired at {ca.not_valid_after_utc}"
     if now < ca.not_valid_before_utc:
         return f"is not valid before {ca.not_valid_before_utc}"
-    return "is past two thirds of its life" if now >= renewed_from(ca) else ""
+    why = unfit(pair, settings.names, now)
+    return f"is such that what it signs is refused: {why}" if why else ""
+
+
+def _adopted(authority: Authority, newest: Pair, state: State, now: datetime) -> tuple[Certificate, ...]:
+    """The old CAs together with those that somebody has published since CAs were last dropped; () if there are none."""
+    known = {newest.certificate, *authority.retiring}
+    strays = [one for one in published(state, apart=authority.dropped) if one not in known]
+    old = _heirs((*authority.old, *strays), now, without=authority.previous)
+    return old if any(one not in known for one in old) else ()
 
 
 def _introduced(
@@ -247,7 +296,7 @@ def _introduced(
 ) -> IntroduceCa:
     """The newest CA that is trusted stays able to sign."""
     proven = [newest] if _is_trusted(authority, newest, state, settings, now) else []
-    previous = tuple(pair for pair in (*proven, *authority.previous) if _is_valid(pair.certificate, now))[:1]
+    previous = tuple(pair for pair in (*proven, *authority.previous) if not _ca_fault(pair, settings, now))[:1]
     return IntroduceCa(reason, previous, _heirs((newest.certificate, *authority.retiring), now, without=previous))
 
 
@@ -284,15 +333,13 @@ def _is_relied_on(newest: Pair, state: State, now: datetime) -> bool:
 
 
 def _signers(
-    authority: Authority, newest: Pair, state: State, now: datetime, *, trusted: bool, hurry: bool
+    authority: Authority, newest: Pair, state: State, settings: Settings, now: datetime, *, trusted: bool, hurry: bool
 ) -> Sequence[Pair]:
     """Who may sign a serving certificate now: at most one CA."""
-    previous = [pair for pair in authority.previous if _is_valid(pair.certificate, now) and _is_published(pair, state)]
+    previous = [
+        pair for pair in authority.previous if not _ca_fault(pair, settings, now) and _is_published(pair, state)
+    ]
     return ([newest] if trusted else [*previous, *([newest] if hurry else [])])[:1]
-
-
-def _is_valid(certificate: Certificate, now: datetime) -> bool:
-    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 # --- the serving certificate ------------------------------------------------------------------------------------------
@@ -317,22 +364,40 @@ def _condition(
         return _Broken(f"the serving certificate is not valid before {leaf.not_valid_before_utc}")
     if not any(is_signed_by(leaf, ca) for ca in authority.bundle(now)):
         return _Broken("the serving certificate is signed by none of the CAs")
-    why = _leaf_is_due(leaf, newest.certificate, settings, now)
+    why = _leaf_is_due(leaf, newest.certificate, authority.bundle(now), settings, now)
     return _Due(why) if why else _Fine()
 
 
-def _leaf_is_due(leaf: Certificate, newest: Certificate, settings: Settings, now: datetime) -> str:
+def _leaf_is_due(
+    leaf: Certificate, newest: Certificate, bundle: Sequence[Certificate], settings: Settings, now: datetime
+) -> str:
     """Why a working serving certificate should be replaced; "" if it should not."""
-    lacking = [name for name in settings.names if name not in names_of(leaf)]
-    if lacking:
-        return f"the serving certificate lacks {', '.join(lacking)}"
+    if why := _leaf_fault(leaf, bundle, settings, now):
+        return why
     if now >= renewed_from(leaf):
         return "the serving certificate is past two thirds of its life"
     return "" if is_signed_by(leaf, newest) else "there is a newer CA, and every API server trusts it"
 
 
+def _leaf_fault(leaf: Certificate, bundle: Sequence[Certificate], settings: Settings, now: datetime) -> str:
+    """What is wrong with a serving certificate that is valid now and signed by one of our CAs; "" if nothing is.
+
+    Some API server may accept it nevertheless: our verifier asks for more than theirs.
+    """
+    lacking = [name for name in settings.names if name not in names_of(leaf)]
+    if lacking:
+        return f"the serving certificate lacks {', '.join(lacking)}"
+    why = refusal(leaf, [ca for ca in bundle if is_signed_by(leaf, ca)], settings.names[0], now)
+    return f"the serving certificate is refused: {why}" if why else ""
+
+
 def _would_gain(
-    serving: Serving | Missing | Unknown, signer: Pair, newest: Pair, settings: Settings, now: datetime
+    serving: Serving | Missing | Unknown,
+    signer: Pair,
+    newest: Pair,
+    bundle: Sequence[Certificate],
+    settings: Settings,
+    now: datetime,
 ) -> bool:
     """Whether a certificate by this signer would be better than the one that is due."""
     assert isinstance(serving, Serving)
@@ -340,7 +405,7 @@ def _would_gain(
     leaf = serving.leaf.certificate
     if signer is newest and not is_signed_by(leaf, newest.certificate):
         return True
-    if any(name not in names_of(leaf) for name in settings.names):
+    if _leaf_fault(leaf, bundle, settings, now):
         return True
     # A certificate ends with its CA at the latest: near that end there is nothing to win.
     until = min(now + settings.leaf_life, signer.certificate.not_valid_after_utc).replace(microsecond=0)
@@ -351,9 +416,3 @@ def _issued_by(serving: Serving | Missing | Unknown, ca: Certificate) -> bool:
     return (
         isinstance(serving, Serving) and isinstance(serving.leaf, Pair) and is_signed_by(serving.leaf.certificate, ca)
     )
-
-
-def _replaced_at(serving: Serving | Missing | Unknown, newest: Certificate) -> datetime:
-    """When the serving certificate took the place of the one before it."""
-    leaf = serving.leaf.certificate if isinstance(serving, Serving) and isinstance(serving.leaf, Pair) else newest
-    return leaf.not_valid_before_utc + BACKDATE

@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.verification import PolicyBuilder, Store
 from msgspec import Struct
 
 BACKDATE = timedelta(minutes=5)
@@ -139,20 +140,27 @@ def _readable(blocks: Iterable[bytes]) -> Iterable[x509.Certificate]:
     for block in blocks:
         try:
             certificate = x509.load_pem_x509_certificate(block)
-            _ = certificate.extensions, certificate.public_key(), certificate.subject  # read lazily, and may raise then
-        except (ValueError, UnsupportedAlgorithm):
+            _read_whole(certificate)
+        except Exception:  # noqa: BLE001,S112 - ValueError, UnsupportedAlgorithm, DuplicateExtension, InvalidVersion, ...
             continue
         yield certificate
 
 
+def _read_whole(certificate: x509.Certificate) -> None:
+    """Ask for all that is read lazily, and may raise only then."""
+    _ = certificate.extensions, certificate.public_key(), certificate.signature_algorithm_oid, certificate.version
+    _ = common_name(certificate), certificate.issuer.rfc4514_string(), names_of(certificate), renewed_from(certificate)
+
+
 def read_pair(certificate: bytes, key: bytes) -> Pair | Unusable:
     """A certificate (the first, where there is a chain) with its key."""
-    found = read_certificates(certificate)
+    first = _BLOCK.search(certificate)
+    found = read_certificates(first[0]) if first else ()
     if not found:
         return Unusable("holds no certificate that can be read")
     try:
         private = serialization.load_pem_private_key(key, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except Exception:  # noqa: BLE001 - as above
         return Unusable("holds no private key that can be read")
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         return Unusable("holds a key that is not ECDSA's")
@@ -181,6 +189,26 @@ def is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
+
+
+def refusal(leaf: x509.Certificate, cas: Iterable[x509.Certificate], name: str, now: datetime) -> str:
+    """Why a client with these CAs refuses the serving certificate by this name; "" if it accepts.
+
+    cryptography's verifier refuses all that Go's does (and more: a CA without keyUsage, critical policies, P-224), so what
+    passes here passes in the API server.
+    """
+    try:
+        verifier = PolicyBuilder().store(Store(list(cas))).time(now).build_server_verifier(x509.DNSName(name))
+        verifier.verify(leaf, [])
+    except Exception as error:  # noqa: BLE001 - VerificationError; what else it meets in odd certificates
+        return str(error).rpartition("exhausted: ")[2].partition(" (encountered")[0]
+    return ""
+
+
+def unfit(ca: Pair, names: Sequence[str], now: datetime) -> str:
+    """Why no client would accept what this CA, valid now, signs; "" if one would."""
+    probe = new_leaf(ca, names, now, timedelta(days=1))
+    return refusal(probe.certificate, (ca.certificate,), names[0], now)
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:

@@ -8,12 +8,14 @@ import structlog
 from msgspec import Struct
 
 from poolwarden.certs.decide import (
+    AdoptCas,
     Blocked,
     CreateCa,
     DropOldCa,
     End,
     IntroduceCa,
     IssueLeaf,
+    NoteReplaced,
     NoteSeen,
     Nothing,
     PublishBundle,
@@ -31,7 +33,7 @@ from poolwarden.cluster.pacing import backoff
 log = structlog.get_logger()
 
 _MOST_STEPS = 32
-"""From nothing to the end it takes six; more than these means that somebody undoes what we do."""
+"""From nothing to the end it takes seven; more than these means that somebody undoes what we do."""
 _MOST_CONFLICTS = 10
 _BACKOFF = 0.05
 """Seconds: who was overtaken finds the work done as soon as the other's write is."""
@@ -101,7 +103,7 @@ def keep_to_the_end(cluster: Cluster, settings: Settings, pause: Pause, told: Ca
 def _target(step: Step) -> str:
     """Which object the step writes."""
     match step:
-        case CreateCa() | IntroduceCa() | NoteSeen() | DropOldCa():
+        case CreateCa() | IntroduceCa() | AdoptCas() | NoteSeen() | NoteReplaced() | DropOldCa():
             return "authority"
         case IssueLeaf():
             return "serving"

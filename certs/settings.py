@@ -11,6 +11,8 @@ CA_SECRET = "poolwarden-webhook-ca"  # noqa: S105 - likewise
 CONFIGURATION = "poolwarden"
 CA_DAYS = 365
 LEAF_DAYS = 90
+LONGEST_LIFE = 36500
+"""Days. A century; a certificate must end before the year 10000."""
 
 
 class Settings(Struct, frozen=True):
@@ -32,7 +34,7 @@ class Settings(Struct, frozen=True):
         leaf_days: life of a serving certificate.
         propagation: seconds from a bundle's being stored until every API server uses it. They watch the configurations
             and have them in milliseconds; a watch that broke is begun anew within seconds.
-        retirement: seconds from a serving certificate's being stored until its predecessor is served nowhere. The
+        retirement: seconds from a serving certificate's being seen in store until any other is served nowhere. The
             kubelet refreshes a mounted Secret within its sync period and cache time, about 90 s; the rest is for
             kubelets under load, and for a step of the clock of some minutes.
     """
@@ -48,6 +50,13 @@ class Settings(Struct, frozen=True):
     leaf_days: int = LEAF_DAYS
     propagation: int = 10
     retirement: int = 600
+
+    def __post_init__(self) -> None:
+        """Refuse lives that no certificate can have."""
+        for life in (self.ca_days, self.leaf_days):
+            if not 1 <= life <= LONGEST_LIFE:
+                message = f"a life of {life} days; allowed are 1 to {LONGEST_LIFE}"
+                raise ValueError(message)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -47,6 +47,9 @@ class Authority(Struct, frozen=True, tag=True):
         previous: what they were signed by before (at most one): it signs on until the newest is trusted.
         old: further CAs of which something may still be served; their keys are gone.
         seen: since when the newest is in every caBundle.
+        replaced: since when the serving Secret holds what the newest signed, and `retiring` are what they are.
+        dropped: marks of the objects that held CAs when those were dropped here. They hold them on until they get the new
+            bundle; what other objects hold has not been judged yet.
     """
 
     version: str
@@ -54,6 +57,8 @@ class Authority(Struct, frozen=True, tag=True):
     previous: tuple[Pair, ...] = ()
     old: tuple[Certificate, ...] = ()
     seen: Seen = NEVER
+    replaced: Seen = NEVER
+    dropped: frozenset[str] = frozenset()
 
     @property
     def retiring(self) -> tuple[Certificate, ...]:
@@ -73,6 +78,11 @@ class Serving(Struct, frozen=True, tag=True):
     leaf: Pair | Unusable
     bundle: tuple[Certificate, ...]
 
+    @property
+    def mark(self) -> str:
+        """Another whenever anybody changes it."""
+        return f"Secret/{self.version}"
+
 
 class Configuration(Struct, frozen=True, tag=True):
     """A webhook configuration. `bundles` are its caBundles by the names of its webhooks."""
@@ -83,6 +93,11 @@ class Configuration(Struct, frozen=True, tag=True):
     version: str
     generation: int
     bundles: Mapping[str, tuple[Certificate, ...]]
+
+    @property
+    def mark(self) -> str:
+        """Another whenever anybody changes a webhook."""
+        return f"{self.uid}/{self.generation}"
 
     def trusts(self, ca: Certificate) -> bool:
         """Whether the CA is in each of its caBundles."""
@@ -113,8 +128,24 @@ class State(Struct, frozen=True):
 
     def seen_digest(self, ca: Certificate) -> str:
         """Changes whenever anybody changes a webhook (which makes a new generation), and with the CA."""
-        told = [f"{one.kind} {one.uid} {one.generation}" for one in self.installed]
-        return hashlib.sha256("\n".join((fingerprint(ca), *told)).encode()).hexdigest()
+        return _digest(fingerprint(ca), *(one.mark for one in self.installed))
+
+    def replaced_digest(self, newest: Certificate, retiring: tuple[Certificate, ...]) -> str:
+        """Changes whenever anybody changes the serving Secret or a webhook, and with the CAs."""
+        serving = self.serving.mark if isinstance(self.serving, Serving) else ""
+        return _digest(self.seen_digest(newest), serving, *map(fingerprint, retiring))
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """Of all objects that hold a bundle."""
+        return frozenset(one.mark for one in (self.serving, *self.configurations) if isinstance(one, _HOLDERS))
+
+
+_HOLDERS = (Serving, Configuration)
+
+
+def _digest(*told: str) -> str:
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
 def unexpired(certificates: tuple[Certificate, ...], now: datetime) -> tuple[Certificate, ...]:
@@ -127,10 +158,11 @@ def fingerprint(certificate: Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
-def published(state: State) -> Iterator[Certificate]:
-    """Every certificate that is trusted or handed on somewhere."""
-    if isinstance(state.serving, Serving):
+def published(state: State, *, apart: frozenset[str] = frozenset()) -> Iterator[Certificate]:
+    """Every certificate that is trusted or handed on somewhere, but in objects of these marks."""
+    if isinstance(state.serving, Serving) and state.serving.mark not in apart:
         yield from state.serving.bundle
     for configuration in state.installed:
-        for bundle in configuration.bundles.values():
-            yield from bundle
+        if configuration.mark not in apart:
+            for bundle in configuration.bundles.values():
+                yield from bundle

@@ -7,7 +7,17 @@ from typing import TypeVar
 from cryptography.x509 import Certificate
 from msgspec import Struct, field
 
-from poolwarden.certs.decide import CreateCa, DropOldCa, IntroduceCa, IssueLeaf, NoteSeen, PublishBundle, Step
+from poolwarden.certs.decide import (
+    AdoptCas,
+    CreateCa,
+    DropOldCa,
+    IntroduceCa,
+    IssueLeaf,
+    NoteReplaced,
+    NoteSeen,
+    PublishBundle,
+    Step,
+)
 from poolwarden.certs.issue import (
     Pair,
     Unusable,
@@ -40,6 +50,8 @@ BUNDLE = "ca.crt"
 PREVIOUS_CERTIFICATE, PREVIOUS_KEY = "previous.crt", "previous.key"
 OLD = "old.crt"
 SEEN, SEEN_AT = "poolwarden.dev/bundle-seen", "poolwarden.dev/bundle-seen-at"
+REPLACED, REPLACED_AT = "poolwarden.dev/leaf-replaced", "poolwarden.dev/leaf-replaced-at"
+DROPPED = "poolwarden.dev/dropped-from"
 LABELS = {"app.kubernetes.io/name": "poolwarden", "app.kubernetes.io/managed-by": "poolwarden"}
 
 T = TypeVar("T")
@@ -102,6 +114,7 @@ def _authority(secret: _Secret) -> Authority:
     # Of a previous or newest CA that cannot sign, the certificate is still good for what it has signed.
     lost = () if isinstance(previous, Pair) else read_certificates(data.get(PREVIOUS_CERTIFICATE, b""))
     newest = _pair(data, CERTIFICATE, KEY)
+    annotations = secret.metadata.annotations or {}
     if isinstance(newest, Unusable):
         lost += read_certificates(data.get(CERTIFICATE, b""))
     return Authority(
@@ -109,7 +122,9 @@ def _authority(secret: _Secret) -> Authority:
         newest=newest,
         previous=(previous,) if isinstance(previous, Pair) else (),
         old=(*lost, *read_certificates(data.get(OLD, b""))),
-        seen=_seen(secret.metadata.annotations or {}),
+        seen=_since(annotations, SEEN, SEEN_AT),
+        replaced=_since(annotations, REPLACED, REPLACED_AT),
+        dropped=frozenset(annotations.get(DROPPED, "").split()),
     )
 
 
@@ -123,9 +138,9 @@ def _pair(data: Data, certificate: str, key: str) -> Pair | Unusable:
     return read_pair(data.get(certificate, b""), data.get(key, b""))
 
 
-def _seen(annotations: Mapping[str, str]) -> Seen:
+def _since(annotations: Mapping[str, str], digest: str, at: str) -> Seen:
     try:
-        return Seen(annotations.get(SEEN, ""), parse_time(annotations.get(SEEN_AT, "")))
+        return Seen(annotations.get(digest, ""), parse_time(annotations.get(at, "")))
     except ValueError:
         return NEVER
 
@@ -155,9 +170,16 @@ def perform(cluster: Cluster, settings: Settings, state: State, step: Step, now:
             )
         case DropOldCa():
             data = {PREVIOUS_CERTIFICATE: None, PREVIOUS_KEY: None, OLD: None}
+            marks = {DROPPED: " ".join(sorted(state.marks))}
+            return _write_secret(cluster, settings, settings.ca_secret, state.authority, data, marks)
+        case AdoptCas(old=old):
+            data = {OLD: certificate_pem(*old)}
             return _write_secret(cluster, settings, settings.ca_secret, state.authority, data)
         case NoteSeen(digest=digest):
             annotations = {SEEN: digest, SEEN_AT: format_micro_time(now)}
+            return _write_secret(cluster, settings, settings.ca_secret, state.authority, {}, annotations)
+        case NoteReplaced(digest=digest):
+            annotations = {REPLACED: digest, REPLACED_AT: format_micro_time(now)}
             return _write_secret(cluster, settings, settings.ca_secret, state.authority, {}, annotations)
         case IssueLeaf(signer=signer, bundle=bundle):
             data = _pair_data(new_leaf(signer, settings.names, now, settings.leaf_life), CERTIFICATE, KEY)

@@ -1,6 +1,11 @@
 """One kind of object, kept as the API server has it: a list, then a watch that goes on from the list's state.
 
 The protocol: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+
+A watch that is opened proves nothing: one from a version of the future, as all are once etcd was restored from a backup,
+is answered 200 and then with silence, without bookmarks, until the version is reached. So only lines and lists count as
+heard, and silence leads to a new list. Where there are no bookmarks (the API server sends none of a kind of which it has
+heard nothing since its start) a kind of which nothing changes is therefore listed anew after each `Paces.silence`.
 """
 
 import random
@@ -22,7 +27,7 @@ from poolwarden.cluster.wire import Misaddressed, Refusal, collection_path, labe
 _LONGEST_LINE = 16 << 20  # bytes; etcd takes objects of 1.5 MiB unless told otherwise
 _UNDECODABLE = (msgspec.DecodeError, RecursionError)
 _PATIENCE = 5
-"""Failures in a row after which to list anew: a version of a past that was restored away is refused for good."""
+"""Failures in a row after which to list anew: no version is asked for without end."""
 _MAY_PASS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
 
 Key = tuple[str, str]
@@ -65,8 +70,9 @@ class Paces(Struct, frozen=True):
 
     Attributes:
         connect_timeout: for a connection to stand.
-        silence: how long nothing may come before the connection counts as dead: the API server sends a bookmark every
-            60 s (`defaultBookmarkFrequency` in apiserver's storage/cacher), and may be busy for a while.
+        silence: how long nothing may come before the connection counts as dead, and what is known as doubtful enough to
+            list anew: the API server sends a bookmark every 60 s (`defaultBookmarkFrequency` in apiserver's
+            storage/cacher), and may be busy for a while.
         shortest: the least time after which the server is asked to end a watch. In between, a random one: the watches of
             all replicas shall not be renewed at once.
         longest: the greatest; etcd forgets states after five minutes, so a watch resumes well within its memory.
@@ -92,8 +98,8 @@ class Seen(Struct, Generic[T], frozen=True):
         items: the objects, as last heard; never changed afterwards.
         unreadable: objects that exist but could not be decoded, and why.
         coverage: whether these are all objects. `Incomplete` until a list ended well, and while the server refuses.
-        heard_at: the moment (of the monotonic clock) when the server last told something.
-        trouble: why nothing is heard at present, "" while the server can be heard.
+        heard_at: the moment (of the monotonic clock) when the server last told something: a list, or a line of a watch.
+        trouble: why nothing is heard at present, "" once something is heard.
     """
 
     items: dict[Key, T]
@@ -258,8 +264,7 @@ class Watch(Generic[T]):
                 return self._refused(version, refusal(answer))
         with self._lock:
             self._streams.append(answer)
-            self._tell(heard_at=self._monotonic(), trouble="")
-        self._covered(Complete())
+        self._covered(Complete())  # as of `heard_at`, which this does not move
         try:
             # Whoever cuts after this look finds the stream, whoever cut before it has set `stop`.
             return _Next(version) if stop.is_set() else self._hear(answer, version, opened_at)
@@ -284,7 +289,7 @@ class Watch(Generic[T]):
             if isinstance(piece, Ended | NoAnswer):
                 # A watch that lived as long as our longest pause does not press the server, had it nothing to tell.
                 lived = heard or self._monotonic() - opened_at >= self._paces.backoff_cap
-                return self._ended(piece, version, lived=lived)
+                return self._ended(piece, version if heard and not self._silent() else "", lived=lived)
             for line in lines.of(piece):
                 taken = self._take(line)
                 if isinstance(taken, _Anew):
@@ -294,12 +299,15 @@ class Watch(Generic[T]):
                 return self._failed("", self._broke("a line without end"))
 
     def _ended(self, end: Ended | NoAnswer, version: str, *, lived: bool) -> _Next:
-        """Go on from where the watch ended; at once, or nearly so, if it ended as it should."""
+        """Go on from where the watch ended, or with a list; at once, or nearly so, if it ended as it should."""
         if lived:
             self._failures = 0
         if isinstance(end, NoAnswer):
             return self._failed(version, self._broke(end.message))
         return _Next(version, self._pause(1)) if lived else self._failed(version, self._broke("it ended at once"))
+
+    def _silent(self) -> bool:
+        return self._monotonic() - self._seen.heard_at >= self._paces.silence
 
     def _broke(self, reason: str) -> str:
         return f"the watch of {label(self.resource)} broke: {reason}"
@@ -334,7 +342,7 @@ class Watch(Generic[T]):
                 self._items.pop(key, change.object)
             else:
                 self._items[key] = change.object
-            self._tell(heard_at=self._monotonic())
+            self._tell(heard_at=self._monotonic(), trouble="")
         return metadata.resource_version
 
     def _take_other(self, line: bytes, error: str) -> str | _Anew:
@@ -360,7 +368,7 @@ class Watch(Generic[T]):
                         del self._unreadable[key]
                 case _:
                     return _Anew(f"an event {event.type!r} about no object")
-            self._tell(heard_at=self._monotonic())
+            self._tell(heard_at=self._monotonic(), trouble="")
         return metadata.resource_version
 
 

@@ -23,9 +23,9 @@ from poolwarden.webhook.knowledge import NOWHERE, SOURCES, Knowledge, Known, can
 log = structlog.get_logger()
 
 STALE_SECONDS = 150.0
-"""Since a kind was last heard of. Bookmarks come every minute, a dead connection is noticed after 75 s (`Paces.silence`)
-and renewed within 5 s; what remains lets attempts with pauses of 0.5, 1, 2, 4, 8, 10 ... s fail: a restart of the API server
-casts no doubt."""
+"""Since a kind was last heard of, by a line of its watch or a list. Bookmarks come every minute, and 75 s of silence
+(`Paces.silence`) lead to a new list; what remains lets attempts with pauses of 0.5, 1, 2, 4, 8, 10 ... s fail, or a watch
+that was opened anew wait for its first bookmark: a restart of the API server casts no doubt."""
 _RESTART_SECONDS = 5.0
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
-from cryptography.x509 import Certificate
+from cryptography.x509 import AuthorityKeyIdentifier, Certificate
 from msgspec import Struct
 
 from certs.shape import verifies
@@ -35,7 +35,7 @@ MOUNTED = timedelta(seconds=90)
 
 
 class Stored(Struct, frozen=True):
-    """A version of an object, in force from `at` on; `ours`: a caBundle that we applied."""
+    """A version of an object, in force from `at` on; `ours`: what we wrote, not somebody else."""
 
     at: datetime
     value: Object
@@ -50,6 +50,7 @@ class Model:
         self.objects: dict[Key, Object] = {}
         self.history: dict[Key, list[Stored]] = {}
         self.forbidden: set[tuple[str, str]] = set()
+        self.backup: dict[str, Object] = {}
         self._version = 0
 
     # --- Cluster ------------------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ class Model:
             return Failed(Doubt.FORBIDDEN, f"cannot create {resource.plural}: 403")
         if key in self.objects:
             return Outdated("already exists")
-        self._put(key, msgspec.json.decode(msgspec.json.encode(body)))
+        self._put(key, msgspec.json.decode(msgspec.json.encode(body)), ours=True)
         return Written(b"")
 
     def patch(
@@ -108,7 +109,7 @@ class Model:
         value = merge_patch(current, change) if type is PatchType.MERGE else _applied(current, change)
         if value is None:
             return Failed(Doubt.REJECTED, "webhooks[9].sideEffects: Required value")
-        self._put(key, value, ours=type is PatchType.APPLY)
+        self._put(key, value, ours=True)
         return Written(b"")
 
     def delete(self, *_: object, **__: object) -> NoReturn:
@@ -135,6 +136,16 @@ class Model:
         value = msgspec.json.decode(msgspec.json.encode(self.objects["Secret", name]))
         value["data"] |= msgspec.json.decode(msgspec.json.encode({key.replace("_", "."): data[key] for key in data}))
         self._put(("Secret", name), value)
+
+    def back_up(self) -> None:
+        """Somebody keeps a copy of all Secrets."""
+        self.backup = {name: value for (kind, name), value in self.objects.items() if kind == "Secret"}
+
+    def restore(self, *names: str) -> None:
+        """Somebody puts Secrets back as they were when the copy was made, as far as they were."""
+        for name in names:
+            if name in self.backup:
+                self._put(("Secret", name), self.backup[name])
 
     def remove(self, kind: str, name: str) -> None:
         """Somebody deletes an object; pods serve on what they have mounted."""
@@ -211,13 +222,10 @@ class Span(Struct, frozen=True):
 def refusals(model: Model, settings: Settings) -> list[str]:
     """Each certificate that a pod may have served while an API server may have held a bundle of ours that refuses it.
 
-    A pod may serve what the Secret held up to 90 s ago, an API server judge by the bundle of `propagation` ago.
+    A pod may serve what the Secret held up to 90 s ago, an API server judge by the bundle of `propagation` ago. What
+    somebody else put into the Secret is no promise of ours, but what it held before may be served on.
     """
-    leaves = [
-        (span, pair.certificate)
-        for span, value in _spans(model, ("Secret", settings.tls_secret), MOUNTED)
-        if isinstance(pair := _leaf(value.value), Pair)
-    ]
+    leaves = [*_promised(model, settings)]
     propagation = timedelta(seconds=settings.propagation)
     configurations = ((MUTATING.kind, settings.mutating), (VALIDATING.kind, settings.validating))
     return [
@@ -230,6 +238,20 @@ def refusals(model: Model, settings: Settings) -> list[str]:
         for at in _meetings(held, served)
         if not verifies(leaf, bundle, settings.names[0], at)
     ]
+
+
+def _promised(model: Model, settings: Settings) -> Iterator[tuple[Span, Certificate]]:
+    """What we issued, but in place of what somebody else had put there by the same CA: that may be trusted nowhere yet."""
+    foreign = b""
+    for span, version in _spans(model, ("Secret", settings.tls_secret), MOUNTED):
+        pair = _leaf(version.value)
+        assert isinstance(pair, Pair)
+        identifier = pair.certificate.extensions.get_extension_for_class(AuthorityKeyIdentifier).value.key_identifier
+        if not version.ours:
+            foreign = identifier or b""
+        elif identifier != foreign:
+            foreign = b""
+            yield span, pair.certificate
 
 
 def _meetings(one: Span, two: Span) -> tuple[datetime, ...]:

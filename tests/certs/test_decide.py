@@ -9,11 +9,13 @@ from cryptography.x509 import Certificate
 
 from poolwarden.certs.decide import (
     Action,
+    AdoptCas,
     Blocked,
     CreateCa,
     DropOldCa,
     IntroduceCa,
     IssueLeaf,
+    NoteReplaced,
     NoteSeen,
     Nothing,
     PublishBundle,
@@ -79,6 +81,15 @@ def seen(before: State, at: datetime) -> State:
     assert isinstance(authority.newest, Pair)
     noted = Seen(before.seen_digest(authority.newest.certificate), at)
     return msgspec.structs.replace(before, authority=msgspec.structs.replace(authority, seen=noted))
+
+
+def replaced(before: State, at: datetime) -> State:
+    """With the note that what the newest CA signed is in store since then."""
+    authority = before.authority
+    assert isinstance(authority, Authority)
+    assert isinstance(authority.newest, Pair)
+    noted = Seen(before.replaced_digest(authority.newest.certificate, authority.retiring), at)
+    return msgspec.structs.replace(before, authority=msgspec.structs.replace(authority, replaced=noted))
 
 
 def at(when: datetime, stored: State, settings: Settings = SETTINGS) -> Action:
@@ -285,8 +296,6 @@ def test_caBundle_that_was_reset() -> None:  # noqa: N802 - the field's name
     assert isinstance(at(NOW + DAY, msgspec.structs.replace(noted, configurations=reset)), PublishBundle)
     bare = (configuration(MUTATING.kind), configuration(VALIDATING.kind, NEWER.certificate))
     assert isinstance(at(NOW, msgspec.structs.replace(IN_ORDER, configurations=bare)), PublishBundle)
-    more = (configuration(MUTATING.kind, *BOTH), configuration(VALIDATING.kind, NEWER.certificate))
-    assert isinstance(at(NOW, msgspec.structs.replace(IN_ORDER, configurations=more)), PublishBundle)
 
 
 def test_clock_set_back() -> None:
@@ -315,15 +324,44 @@ def test_phase_one_that_cannot_publish() -> None:
 
 
 def test_end_of_a_rotation() -> None:
-    """An old CA is dropped once no pod can serve what it signed any more, and not before."""
-    issued = NOW - DAY
-    assert at(issued, PHASE_TWO) == Wait("pods may still serve a certificate of an older CA", issued + RETIREMENT)
-    assert isinstance(at(issued + RETIREMENT - SECOND, PHASE_TWO), Wait)
-    assert isinstance(at(issued + RETIREMENT, PHASE_TWO), DropOldCa)
-    dropped = state(ALONE, BY_NEWER, BOTH)
-    publish = at(issued + RETIREMENT, dropped)
+    """An old CA is dropped once no pod can serve what it signed any more, and not before; then it is published no more."""
+    note = at(NOW, PHASE_TWO)
+    digest = PHASE_TWO.replaced_digest(NEWER.certificate, (OLDER.certificate,))
+    assert note == NoteReplaced("what the newest CA signed is in store", digest)
+    noted = replaced(PHASE_TWO, NOW)
+    assert at(NOW, noted) == Wait("pods may still serve a certificate of an older CA", NOW + RETIREMENT)
+    assert isinstance(at(NOW + RETIREMENT - SECOND, noted), Wait)
+    assert isinstance(at(NOW + RETIREMENT, noted), DropOldCa)
+    dropped = state(msgspec.structs.replace(ALONE, dropped=PHASE_TWO.marks), BY_NEWER, BOTH)
+    publish = at(NOW + RETIREMENT, dropped)
     assert isinstance(publish, PublishBundle)
     assert publish.bundle == (NEWER.certificate,)
+
+
+def test_changes_before_the_end_of_a_rotation() -> None:
+    """A change of the serving Secret, of a webhook or of the CAs, by whomever, begins the wait anew; so does a set clock."""
+    noted = replaced(PHASE_TWO, NOW)
+    authority = noted.authority
+    assert isinstance(authority, Authority)
+    older = new_ca(NOW - 30 * DAY, 100 * DAY).certificate
+    changed = (
+        msgspec.structs.replace(noted, serving=Serving("6", BY_NEWER, BOTH)),
+        msgspec.structs.replace(
+            noted, configurations=(configuration(MUTATING.kind, *BOTH, generation=4), noted.configurations[1])
+        ),
+        replaced(PHASE_TWO, NOW + 2 * RETIREMENT + SECOND),
+    )
+    for one in changed:
+        assert isinstance(at(NOW + RETIREMENT, one), NoteReplaced)
+    more = state(msgspec.structs.replace(authority, old=(older,)), BY_NEWER, (*BOTH, older))
+    assert isinstance(at(NOW + RETIREMENT, more), NoteReplaced)
+
+
+def test_unknown_holders_hold_old_cas() -> None:
+    """While some object cannot be read nothing is dropped: it may be the one by which an old CA is known."""
+    noted = replaced(PHASE_TWO, NOW)
+    unread = msgspec.structs.replace(noted, configurations=(Unknown("403"), noted.configurations[1]))
+    assert at(NOW + RETIREMENT, unread) == Blocked("403")
 
 
 def test_old_ca_whose_leaf_is_served() -> None:
@@ -334,8 +372,9 @@ def test_old_ca_whose_leaf_is_served() -> None:
 def test_expired_ca_leaves_the_bundle() -> None:
     """A CA that has expired is published no more, though it is stored until the rotation ends."""
     expired = new_ca(NOW - 30 * DAY, 30 * DAY)
-    action = at(NOW, state(Authority("3", NEWER, (expired,), (expired.certificate,)), BY_NEWER, [*BOTH]))
-    assert isinstance(action, DropOldCa | PublishBundle)
+    action = at(NOW, state(Authority("3", NEWER, (expired,)), BY_NEWER, [NEWER.certificate, expired.certificate]))
+    assert isinstance(action, PublishBundle)
+    assert action.bundle == (NEWER.certificate,)
     assert Authority("3", NEWER, (expired,)).bundle(NOW) == (NEWER.certificate,)
 
 
@@ -350,6 +389,38 @@ def test_ca_secret_lost() -> None:
     assert isinstance(at(NOW, state(after, BY_OLDER, [OLDER.certificate])), PublishBundle)
     assert isinstance(at(NOW, state(after, BY_OLDER, BOTH)), NoteSeen)
     assert isinstance(at(NOW, seen(state(after, BY_OLDER, BOTH), NOW - PROPAGATION)), IssueLeaf)
+
+
+@pytest.mark.parametrize("where", ["caBundle", "ca.crt"])
+def test_ca_secret_restored(where: str) -> None:
+    """A CA that is published, but that the Secret does not hold, is adopted before anything is issued or published."""
+    held = BOTH if where == "caBundle" else [OLDER.certificate]
+    handed = BOTH if where == "ca.crt" else [OLDER.certificate]
+    restored = Authority("3", OLDER)
+    for leaf in (BY_NEWER, BY_OLDER, Missing()):
+        action = at(NOW, state(restored, leaf, held, handed=handed))
+        if where == "ca.crt" and leaf == Missing():
+            assert isinstance(action, IssueLeaf)  # no Secret, no ca.crt
+            continue
+        assert action == AdoptCas(
+            "a CA is published that Secret poolwarden-webhook-ca does not hold: it may have been restored",
+            (NEWER.certificate,),
+        )
+        assert isinstance(rotation(state(restored, leaf, held, handed=handed), SETTINGS, NOW), AdoptCas)
+    adopted = Authority("4", OLDER, (), (NEWER.certificate,))
+    action = at(NOW, state(adopted, BY_NEWER, [NEWER.certificate]))
+    assert isinstance(action, PublishBundle)
+    assert action.bundle == BOTH[::-1]
+
+
+def test_adopted_cas_are_bounded() -> None:
+    """Of very many the newest few are adopted, once; expired ones never are; the rest is overwritten."""
+    many = [new_ca(NOW - number * DAY, 100 * DAY).certificate for number in range(1, 13)]
+    action = at(NOW, state(ALONE, BY_NEWER, [*many, new_ca(NOW - 30 * DAY, 30 * DAY).certificate]))
+    assert isinstance(action, AdoptCas)
+    assert action.old == tuple(many[:8])
+    again = at(NOW, state(msgspec.structs.replace(ALONE, old=action.old), BY_NEWER, many))
+    assert isinstance(again, PublishBundle)
 
 
 def test_ca_secret_broken() -> None:

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from certs.odd import odd_but_good_cas, touch, unreadable, useless_cas
 from certs.shape import assert_is_ca, assert_is_leaf, handshake, verifies
 from poolwarden.certs.issue import (
     BACKDATE,
@@ -24,7 +25,9 @@ from poolwarden.certs.issue import (
     new_leaf,
     read_certificates,
     read_pair,
+    refusal,
     renewed_from,
+    unfit,
 )
 from poolwarden.certs.settings import Settings
 
@@ -119,17 +122,45 @@ def test_bundle_with_an_expired_ca(ca: Pair, leaf: Pair) -> None:
 @pytest.mark.skipif(not shutil.which("go"), reason="needs Go")
 def test_go(ca: Pair, leaf: Pair, tmp_path: Path) -> None:
     """Go's verifier, which the API server uses, takes the certificate by the Service's name, and by no other CA."""
-    program = tmp_path / "verify"
-    subprocess.run(["go", "build", "-o", program, GO], check=True, capture_output=True, cwd=tmp_path)
+    go = Go(tmp_path)
     other = new_ca(NOW, YEAR).certificate
-    for bundle, accepted in (((other, ca.certificate), True), ((other,), False)):
-        files = {"bundle": certificate_pem(*bundle), "leaf": certificate_pem(leaf.certificate)}
-        for name, text in files.items():
-            (tmp_path / name).write_bytes(text)
-        for name in NAMES[:4]:
-            command = [str(program), str(tmp_path / "bundle"), str(tmp_path / "leaf"), name]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert (done.returncode == 0) is accepted, done.stderr
+    for name in NAMES[:4]:
+        assert go.accepts(leaf, certificate_pem(other, ca.certificate), name)
+        assert not go.accepts(leaf, certificate_pem(other), name)
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="needs Go")
+def test_odd_cas_as_go_sees_them(tmp_path: Path) -> None:
+    """Of CAs made by hand those are taken for useless by which Go accepts nothing, and others are not."""
+    go = Go(tmp_path)
+    for cas, useful in ((useless_cas(NOW), False), (odd_but_good_cas(NOW), True)):
+        for which, odd in cas.items():
+            signed = new_leaf(odd, NAMES, NOW, MONTH)
+            assert go.accepts(signed, certificate_pem(odd.certificate), NAMES[0]) is useful, which
+            assert (unfit(odd, NAMES, NOW) == "") is useful, which
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="needs Go")
+def test_unreadable_certificates_beside_others(ca: Pair, leaf: Pair, tmp_path: Path) -> None:
+    """What we overlook in a bundle Go does, too."""
+    go = Go(tmp_path)
+    for which, pem in unreadable(NOW).items():
+        assert go.accepts(leaf, pem + certificate_pem(ca.certificate), NAMES[0]), which
+
+
+class Go:
+    """Go's verifier."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        subprocess.run(["go", "build", "-o", folder / "verify", GO], check=True, capture_output=True, cwd=folder)
+
+    def accepts(self, leaf: Pair, bundle: bytes, name: str) -> bool:
+        """Whether it takes the certificate by this name."""
+        (self._folder / "bundle").write_bytes(bundle)
+        (self._folder / "leaf").write_bytes(certificate_pem(leaf.certificate))
+        command = [*(str(self._folder / part) for part in ("verify", "bundle", "leaf")), name]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def test_verifies(ca: Pair, leaf: Pair) -> None:
@@ -137,6 +168,16 @@ def test_verifies(ca: Pair, leaf: Pair) -> None:
     assert verifies(leaf.certificate, (ca.certificate,), NAMES[0], NOW)
     assert not verifies(leaf.certificate, (ca.certificate,), NAMES[0], NOW + 2 * MONTH)
     assert not verifies(leaf.certificate, (new_ca(NOW, YEAR).certificate,), NAMES[0], NOW)
+
+
+def test_refusal(ca: Pair, leaf: Pair) -> None:
+    """Why a certificate is refused is told in a few words."""
+    cas = (ca.certificate,)
+    assert refusal(leaf.certificate, cas, NAMES[0], NOW) == ""
+    assert "not valid at validation time" in refusal(leaf.certificate, cas, NAMES[0], NOW + 2 * MONTH)
+    assert refusal(leaf.certificate, cas, "other.example", NOW)
+    assert refusal(leaf.certificate, (), NAMES[0], NOW)
+    assert unfit(useless_cas(NOW)["usage"], NAMES, NOW) == "keyUsage.keyCertSign must be asserted in a CA certificate"
 
 
 # --- PEM --------------------------------------------------------------------------------------------------------------
@@ -178,6 +219,21 @@ def test_readable_certificates(ca: Pair, leaf: Pair) -> None:
     )
     assert read_certificates(one + b"text" + two) == (ca.certificate, leaf.certificate)
     assert read_certificates(b"") == ()
+
+
+@pytest.mark.parametrize("raised", unreadable(NOW))
+def test_unreadable_certificates(ca: Pair, leaf: Pair, raised: str) -> None:
+    """Whatever a certificate makes cryptography raise, at once or when it is asked, it is one that cannot be read."""
+    pem, good = unreadable(NOW)[raised], certificate_pem(leaf.certificate)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its type is looked at
+        touch(pem)
+    assert type(caught.value).__name__ == raised
+    assert read_certificates(pem) == ()
+    assert read_certificates(pem + certificate_pem(ca.certificate) + pem) == (ca.certificate,)
+    assert read_pair(pem, key_pem(leaf.key)) == Unusable("holds no certificate that can be read")
+    # A server presents the first.
+    assert read_pair(pem + good, key_pem(leaf.key)) == Unusable("holds no certificate that can be read")
+    assert isinstance(read_pair(good + pem, key_pem(leaf.key)), Pair)
 
 
 def test_is_signed_by(ca: Pair, leaf: Pair) -> None:

@@ -4,17 +4,21 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from cryptography import x509
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from certs.model import Model, refusals
+from certs.odd import SIGNS, hand_made, odd_but_good_cas, unreadable, usage, useless_cas
 from certs.shape import assert_is_ca, assert_is_leaf
 from poolwarden.certs.decide import (
+    AdoptCas,
     Blocked,
     CreateCa,
     DropOldCa,
     IntroduceCa,
     IssueLeaf,
+    NoteReplaced,
     NoteSeen,
     Nothing,
     PublishBundle,
@@ -23,9 +27,10 @@ from poolwarden.certs.decide import (
     decide,
     rotation,
 )
-from poolwarden.certs.issue import certificate_pem, is_signed_by, new_ca, read_certificates, renewed_from
+from poolwarden.certs.issue import certificate_pem, is_signed_by, key_pem, new_ca, read_certificates, renewed_from
 from poolwarden.certs.keep import Kept, keep, keep_to_the_end
 from poolwarden.certs.kinds import MUTATING, VALIDATING
+from poolwarden.certs.report import report, table
 from poolwarden.certs.settings import Settings
 from poolwarden.certs.store import perform, read_state
 from poolwarden.cluster.interface import Doubt, Failed, Outdated, WriteOutcome
@@ -114,7 +119,7 @@ def test_rotation(running: Model) -> None:
     assert running.leaf(SETTINGS) == before
     running.time += 10 * SECOND
     kept = once(running)
-    assert kinds(kept) == [IssueLeaf]
+    assert kinds(kept) == [IssueLeaf, NoteReplaced]
     assert kept.end == Wait("pods may still serve a certificate of an older CA", running.time + 600 * SECOND)
     running.time += 600 * SECOND
     kept = once(running)
@@ -169,7 +174,7 @@ def test_to_the_end(running: Model) -> None:
     keep(running, SETTINGS, pause, rotate=True)
     kept = keep_to_the_end(running, SETTINGS, pause, lambda wait: told.append(wait.reason))
     assert isinstance(kept.end, Nothing)
-    assert kinds(kept) == [IssueLeaf, DropOldCa, PublishBundle, PublishBundle, PublishBundle]
+    assert kinds(kept) == [IssueLeaf, NoteReplaced, DropOldCa, PublishBundle, PublishBundle, PublishBundle]
     assert set(told) == {
         "API servers may not yet trust the newest CA",
         "pods may still serve a certificate of an older CA",
@@ -191,7 +196,7 @@ def test_rotation_after_rotation(running: Model) -> None:
     for _ in range(3):
         keep(running, SETTINGS, never, rotate=True)
         running.time += 10 * SECOND
-        assert kinds(once(running)) == [IssueLeaf]
+        assert kinds(once(running)) == [IssueLeaf, NoteReplaced]
         running.time += 5 * SECOND
     assert len(running.bundle(*CONFIGURATIONS[0])) == 4
     settle(running)
@@ -245,13 +250,45 @@ def ask_for_rotation(model: Model) -> None:
     keep(model, SETTINGS, never, rotate=True)
 
 
-MISHAPS = [drop_the_ca, drop_the_leaf, drop_both, break_the_ca, break_the_leaf, empty_a_bundle, foreign_bundle]
+def back_up(model: Model) -> None:
+    """Both Secrets are copied."""
+    model.back_up()
+
+
+def restore_the_ca(model: Model) -> None:
+    """The Secret of the CAs is put back from the copy."""
+    model.restore(SETTINGS.ca_secret)
+
+
+def restore_both(model: Model) -> None:
+    """Both Secrets are put back from the copy."""
+    model.restore(SETTINGS.ca_secret, SETTINGS.tls_secret)
+
+
+def rotate_to_the_end(model: Model) -> None:
+    """`certs rotate` is called, and all that follows has followed."""
+    ask_for_rotation(model)
+    settle(model)
+
+
+MISHAPS = [
+    drop_the_ca,
+    drop_the_leaf,
+    drop_both,
+    break_the_ca,
+    break_the_leaf,
+    empty_a_bundle,
+    foreign_bundle,
+    restore_the_ca,
+    restore_both,
+]
 
 
 @pytest.mark.parametrize("mishap", MISHAPS)
 @pytest.mark.parametrize("rotating", [False, True])
 def test_mishap(running: Model, mishap: Callable[[Model], None], *, rotating: bool) -> None:
     """Whatever is lost or reset, all is in order again soon, and nothing that still works is refused on the way."""
+    back_up(running)
     if rotating:
         ask_for_rotation(running)
         running.time += 10 * SECOND
@@ -259,6 +296,58 @@ def test_mishap(running: Model, mishap: Callable[[Model], None], *, rotating: bo
         running.time += 5 * SECOND
     mishap(running)
     running.time += SECOND
+    settle(running)
+    assert_in_order(running)
+    assert refusals(running, SETTINGS) == []
+
+
+@pytest.mark.parametrize("restore", [restore_the_ca, restore_both])
+def test_backup_of_before_a_rotation(running: Model, restore: Callable[[Model], None]) -> None:
+    """A CA that a restored Secret does not know is adopted, published on, and dropped only when no pod serves by it."""
+    back_up(running)
+    ask_for_rotation(running)
+    running.time += 10 * SECOND
+    once(running)
+    running.time += 600 * SECOND
+    settle(running)
+    newer = running.bundle(*CONFIGURATIONS[0])[0]
+    served = running.leaf(SETTINGS)
+    running.time += 30 * DAY
+    restore(running)
+    kept = once(running)
+    assert AdoptCas in kinds(kept)
+    assert isinstance(kept.end, Wait)
+    older = running.bundle(*CONFIGURATIONS[0])[0]
+    for kind, name in CONFIGURATIONS:
+        assert running.bundle(kind, name) == (older, newer)
+    assert is_signed_by(served, newer)
+    running.time += 599 * SECOND
+    once(running)
+    assert newer in running.bundle(*CONFIGURATIONS[0])
+    running.time += 11 * SECOND
+    settle(running)
+    assert_in_order(running)
+    assert running.bundle(*CONFIGURATIONS[0]) == (older,)
+    assert refusals(running, SETTINGS) == []
+
+
+def test_backup_of_the_end_of_a_rotation(running: Model) -> None:
+    """Nothing of a restored Secret says since when it is in store: what it names as old is kept for as long as ever."""
+    running.back_up()
+    first = dict(running.backup)
+    ask_for_rotation(running)
+    running.time += 10 * SECOND
+    once(running)
+    running.time += 590 * SECOND  # a moment later the old CA is dropped
+    running.back_up()
+    second = dict(running.backup)
+    settle(running)
+    running.backup = first
+    restore_the_ca(running)
+    settle(running)
+    running.time += timedelta(hours=1)
+    running.backup = second
+    restore_both(running)  # pods serve by the CA that is the old one here
     settle(running)
     assert_in_order(running)
     assert refusals(running, SETTINGS) == []
@@ -286,12 +375,15 @@ class Program:
 EVENTS = st.one_of(
     st.sampled_from(["a", "a", "b", "b", "c"]),
     st.sampled_from([ask_for_rotation, *MISHAPS]),
+    st.sampled_from([back_up, rotate_to_the_end, restore_the_ca, restore_both]),
     st.sampled_from([1, 5, 9, 11, 30, 89, 91, 599, 601, 86400, 30 * 86400]),
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(events=st.lists(EVENTS, max_size=60))
+@example(events=[rotate_to_the_end, restore_the_ca, 86400])
+@example(events=[rotate_to_the_end, restore_both, 86400])
 def test_any_order_of_events(events: list[str | int | Callable[[Model], None]]) -> None:
     """Programs that overtake one another, rotations and mishaps in any order: no working certificate is ever refused.
 
@@ -301,6 +393,7 @@ def test_any_order_of_events(events: list[str | int | Callable[[Model], None]]) 
     model = Model(NOW)
     model.install(SETTINGS, "a.x.io", "b.x.io")
     once(model)
+    model.back_up()
     model.time += timedelta(minutes=10)
     programs = {name: Program(model) for name in "abc"}
     for event in events:
@@ -351,6 +444,80 @@ def test_two_from_nothing(model: Model) -> None:
     once(model)
     assert isinstance(perform(model, SETTINGS, stale, create, NOW), Outdated)
     assert once(model).steps == ()
+
+
+# --- odd certificates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raised", unreadable(NOW))
+@pytest.mark.parametrize("where", ["caBundle", "ca.crt", "tls.crt", "CA", "previous.crt", "old.crt"])
+def test_unreadable_certificate(running: Model, raised: str, where: str) -> None:
+    """A certificate that cannot be read, wherever it is put, is replaced; the report tells of the rest meanwhile."""
+    pem = unreadable(NOW)[raised]
+    match where:
+        case "caBundle":
+            running.reset(MUTATING.kind, SETTINGS.mutating, pem)
+        case "ca.crt" | "tls.crt":
+            running.edit_secret(SETTINGS.tls_secret, **{where.replace(".", "_"): pem})
+        case "CA":
+            running.edit_secret(SETTINGS.ca_secret, tls_crt=pem)
+        case _:
+            ask_for_rotation(running)
+            running.edit_secret(SETTINGS.ca_secret, **{where.replace(".", "_"): pem})
+    before = read_state(running, SETTINGS)
+    assert table(report(before, decide(before, SETTINGS, NOW), SETTINGS, NOW))
+    running.time += SECOND
+    settle(running)
+    assert_in_order(running)
+
+
+@pytest.mark.parametrize("which", useless_cas(NOW))
+def test_useless_ca(running: Model, which: str) -> None:
+    """A CA put in by hand, by which API servers accept nothing, is told of, signs nothing, and is replaced."""
+    ca = useless_cas(NOW)[which]
+    running.edit_secret(SETTINGS.ca_secret, tls_crt=certificate_pem(ca.certificate), tls_key=key_pem(ca.key))
+    running.time += SECOND
+    kept = once(running)
+    assert IntroduceCa in kinds(kept)
+    assert any("is such that what it signs is refused: " in step.reason for step in kept.steps)
+    settle(running)
+    assert_in_order(running)
+    assert refusals(running, SETTINGS) == []
+
+
+@pytest.mark.parametrize("which", odd_but_good_cas(NOW))
+def test_odd_but_good_ca(running: Model, which: str) -> None:
+    """A CA put in by hand that is as good as ours signs like ours."""
+    ca = odd_but_good_cas(NOW)[which]
+    running.edit_secret(SETTINGS.ca_secret, tls_crt=certificate_pem(ca.certificate), tls_key=key_pem(ca.key))
+    running.time += SECOND
+    settle(running)
+    assert running.bundle(*CONFIGURATIONS[0]) == (ca.certificate,)
+    assert is_signed_by(running.leaf(SETTINGS), ca.certificate)
+    assert refusals(running, SETTINGS) == []
+
+
+def test_useless_leaf(running: Model) -> None:
+    """A serving certificate put in by hand is replaced if API servers refuse it: here, it is its own CA's certificate."""
+    ca = hand_made(NOW, SIGNS)
+    running.edit_secret(SETTINGS.ca_secret, tls_crt=certificate_pem(ca.certificate), tls_key=key_pem(ca.key))
+    settle(running)
+    names = x509.SubjectAlternativeName([x509.DNSName(name) for name in SETTINGS.names])
+    leaf = hand_made(NOW, (names, False), usage("digital_signature"), key=ca.key)
+    running.edit_secret(SETTINGS.tls_secret, tls_crt=certificate_pem(leaf.certificate), tls_key=key_pem(leaf.key))
+    kept = once(running)
+    assert kinds(kept) == [IssueLeaf]
+    assert kept.steps[0].reason.startswith("the serving certificate is refused: ")
+    assert isinstance(kept.end, Nothing)
+
+
+@pytest.mark.parametrize("days", [0, -1, 36501, 10_000_000])
+def test_impossible_lives(days: int) -> None:
+    """A life that no certificate can have is refused when it is asked for; the longest is possible."""
+    for field in ("ca_days", "leaf_days"):
+        with pytest.raises(ValueError, match=f"a life of {days} days; allowed are 1 to 36500"):
+            Settings("poolwarden", **{field: days})  # type: ignore[arg-type] # a number
+    assert new_ca(NOW, Settings("poolwarden", ca_days=36500).ca_life)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from poolwarden.cluster.interface import Doubt
 from poolwarden.cluster.transport import Answer, Ended, NoAnswer, Request, Stream
 
 CUT = NoAnswer("ProtocolError: Connection broken", sent=True, doubt=Doubt.BROKEN)
+TIMED_OUT = NoAnswer("ReadTimeoutError: Read timed out.", sent=True)
 REFUSED = NoAnswer("NewConnectionError: connection refused", sent=False)
 
 Piece = bytes | Ended | NoAnswer | Callable[[], object]

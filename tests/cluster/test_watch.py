@@ -4,7 +4,7 @@ import pytest
 from msgspec import Struct
 
 from cluster.scripted import FakeTime, json_answer, page, status
-from cluster.streams import CUT, REFUSED, FakeWatches, Piece, at_pauses, bookmark, error, line, thing
+from cluster.streams import CUT, REFUSED, TIMED_OUT, FakeWatches, Piece, at_pauses, bookmark, error, line, thing
 from poolwarden.cluster.interface import Complete, Doubt, Incomplete, NotInstalled
 from poolwarden.cluster.transport import Answer, Ended
 from poolwarden.cluster.watch import Paces, Seen, Watch
@@ -125,7 +125,6 @@ def test_before_the_first_list(watch: Watch[Thing]) -> None:
 @pytest.mark.parametrize(
     ("script", "version"),
     [
-        ([], "7"),
         ([line("ADDED", thing("b", 8))], "8"),
         ([line("ADDED", thing("b", 8)), bookmark(20)], "20"),
         ([bookmark(20), line("DELETED", thing("b", 21))], "21"),
@@ -139,7 +138,7 @@ def test_goes_on_from_the_last_version(
     server: FakeWatches, watch: Watch[Thing], time: FakeTime, script: list[Piece], version: str
 ) -> None:
     """However a watch ends, the next goes on from the last version told by a whole line, without another list."""
-    server.watches(script, [])
+    server.watches(script, [bookmark(30)])
     watch.run(time)
     assert server.versions == ["7", version]
     assert len(server.asked(PATH)) == 1
@@ -164,10 +163,12 @@ def test_lines_in_pieces(server: FakeWatches, watch: Watch[Thing], time: FakeTim
 def test_good_end_is_no_trouble(server: FakeWatches, watch: Watch[Thing], time: FakeTime) -> None:
     """The end that we asked for is followed by the next watch within half a second."""
 
-    def later() -> None:
-        time.now += 280
+    def minute() -> None:
+        time.now += 60
 
-    server.watches([later], [later], [later])
+    # The last bookmark comes two seconds before the end.
+    script: list[Piece] = [minute, bookmark(8), minute, bookmark(9), lambda: setattr(time, "now", time.now + 2)]
+    server.watches(script, script, script)
     watch.run(time)
     assert len(time.waits) <= 4
     assert max(time.waits) <= 0.5
@@ -220,9 +221,65 @@ def test_version_that_is_gone(server: FakeWatches, watch: Watch[Thing], time: Fa
     assert coverages[-1] == Complete()
 
 
-def test_future_that_was_restored_away(server: FakeWatches, watch: Watch[Thing], time: FakeTime) -> None:
-    """A version that is refused again and again, as one from before a restored backup, is given up after a few times."""
-    refused = status(504, "Too large resource version: 7, current: 5")
+def silent(time: FakeTime) -> list[Piece]:
+    """What the real API server answers to a watch from the future: nothing, until the client gives up."""
+
+    def wait() -> None:
+        time.now += Paces().silence
+
+    return [wait, TIMED_OUT]
+
+
+@pytest.mark.parametrize("before", [[], [bookmark(8)], [bookmark(8), CUT]])
+def test_future_that_was_restored_away(
+    server: FakeWatches, watch: Watch[Thing], time: FakeTime, before: list[Piece]
+) -> None:
+    """After a restore of etcd a watch from before is opened and stays silent: then what is listed is known, and no more."""
+    known: list[tuple[float, dict[str, int]]] = []
+    server.on("GET", PATH, page([thing("a", 3), thing("lost", 7)]), page([thing("a", 3), thing("new", 5)], version="5"))
+    server.watches(
+        [*before], *[REFUSED] * 2 * bool(before), silent(time), [lambda: known.append((time.now, sizes(watch.seen())))]
+    )
+    started = time.now
+    watch.run(time)
+    assert server.versions[-1] == "5"
+    [(now, objects)] = known
+    assert objects == {"a": 0, "new": 0}
+    assert now - started < Paces().silence + 5
+
+
+@pytest.mark.parametrize("end", [[], [CUT], [b'{"type":', CUT]])
+def test_watch_without_a_line(server: FakeWatches, watch: Watch[Thing], time: FakeTime, end: list[Piece]) -> None:
+    """However a watch ends, one that told nothing has not shown that its version leads on: a list follows."""
+    server.on("GET", PATH, page([thing("a", 3)]), page([], version="5"))
+    server.watches([bookmark(8)], end, [bookmark(9)])
+    watch.run(time)
+    assert server.versions == ["7", "8", "5"]
+    assert sizes(watch.seen()) == {}
+
+
+def test_connection_that_died(server: FakeWatches, watch: Watch[Thing], time: FakeTime) -> None:
+    """After silence at the end of a watch that told something, a list makes good at once what was not heard."""
+    server.on("GET", PATH, page([thing("a", 3)]), page([thing("b", 9)], version="30"))
+    server.watches([bookmark(8), *silent(time)], [bookmark(31)])
+    watch.run(time)
+    assert server.versions == ["7", "30"]
+
+
+def test_server_without_bookmarks(server: FakeWatches, watch: Watch[Thing], time: FakeTime) -> None:
+    """Where nothing changes and there are no bookmarks, a list after each silence keeps what is known from turning stale."""
+    ages: list[float] = []
+    server.watches(*[[*silent(time)[:1], lambda: ages.append(time.now - watch.seen().heard_at), TIMED_OUT]] * 20)
+    started = time.now
+    watch.run(time)
+    assert max(ages) == pytest.approx(Paces().silence)
+    assert len(server.asked(PATH)) == 21
+    assert time.now - started < 20 * (Paces().silence + 1)
+
+
+def test_refused_without_end(server: FakeWatches, watch: Watch[Thing], time: FakeTime) -> None:
+    """A version that is refused again and again, though the refusal may pass, is given up after a few times."""
+    refused = status(504, "timed out")
     server.on("GET", PATH, page([thing("a", 3)]), page([], version="5"))
     server.watches(*[refused] * 5, [bookmark(6)])
     watch.run(time)
@@ -337,8 +394,21 @@ def test_nobody_answers_any_more(server: FakeWatches, watch: Watch[Thing], time:
     assert "connection refused" in seen.trouble
 
 
+@pytest.mark.parametrize("said", [bookmark(9), line("ADDED", thing("b", 9)), line("ADDED", thing("b", 9, size="x"))])
+def test_trouble_is_over(server: FakeWatches, watch: Watch[Thing], time: FakeTime, said: bytes) -> None:
+    """What the trouble was is told until something is heard again; that a watch is opened does not end it."""
+    troubles: list[str] = []
+
+    def look() -> None:
+        troubles.append(watch.seen().trouble)
+
+    server.watches([bookmark(8), CUT], [look, said, look])
+    watch.run(time)
+    assert troubles == ["the watch of pods broke: ProtocolError: Connection broken", ""]
+
+
 def test_silence_is_measured(server: FakeWatches, watch: Watch[Thing], time: FakeTime) -> None:
-    """Each line, also a bookmark, and each opening of a watch tells that the server is heard."""
+    """A list and each line, also a bookmark, tell that the server is heard; the opening of a watch does not."""
     heard: list[float] = []
 
     def look() -> None:
@@ -355,7 +425,20 @@ def test_silence_is_measured(server: FakeWatches, watch: Watch[Thing], time: Fak
     ]
     server.watches([*script, look], [look])
     watch.run(time)
-    assert heard == [0.0] * 5
+    assert heard[:4] == [0.0] * 4
+    assert heard[4] <= -50
+
+
+def test_watch_granted_late(server: FakeWatches, watch: Watch[Thing], time: FakeTime) -> None:
+    """What was refused for a while is complete again once a watch is opened, but as of the list: no fresher."""
+    refused = status(403, "no")
+    found: list[Seen[Thing]] = []
+    listed_at = time.now
+    server.watches(*[refused] * 3, [lambda: found.append(watch.seen())])
+    watch.run(time)
+    assert found[0].coverage == Complete()
+    assert found[0].heard_at == listed_at
+    assert "403 no" in found[0].trouble
 
 
 # --- kinds that come and go -------------------------------------------------------------------------------------------

@@ -67,8 +67,10 @@ def run() -> Iterator[Run]:
     stop = threading.Event()
     running: list[tuple[Watch[Any], threading.Thread]] = []
 
-    def start(transport: Any, resource: Resource = CONFIG_MAPS, item: type[Any] = Thing) -> Watch[Any]:
-        watch: Watch[Any] = Watch(transport, resource, item, paces=QUICK)
+    def start(
+        transport: Any, resource: Resource = CONFIG_MAPS, item: type[Any] = Thing, paces: Paces = QUICK
+    ) -> Watch[Any]:
+        watch: Watch[Any] = Watch(transport, resource, item, paces=paces)
         thread = threading.Thread(target=watch.run, args=(stop,), daemon=True)
         thread.start()
         running.append((watch, thread))
@@ -187,21 +189,57 @@ class Aging:
         return self._inner.send(request)
 
     def stream(self, request: Request) -> Stream | Answer:
-        """A watch; the first ends after a second."""
+        """A watch; the first ends after four seconds."""
         self.watches.append(request.query["resourceVersion"])
-        changes = {1: {"timeoutSeconds": "1"}, 2: {"resourceVersion": "1"}}.get(len(self.watches), {})
+        changes = {1: {"timeoutSeconds": "4"}, 2: {"resourceVersion": "1"}}.get(len(self.watches), {})
         return self._inner.stream(msgspec.structs.replace(request, query=dict(request.query) | changes))
 
 
 def test_version_that_is_gone(control_plane: ControlPlane, lakes: Kind, run: Run) -> None:
-    """The server's own 410 leads to a new list; the end that the server makes of a watch does not."""
+    """The server's own 410 leads to a new list; the end that the server makes of a watch that told something does not."""
     install(control_plane, lakes)
     aging = Aging(transport(control_plane))
     watch = run(aging, lakes)
+    assert watch.answered.wait(10)
+    fill(control_plane, lakes, "wide")
     wait_for("the third watch", lambda: len(aging.watches) == 3, seconds=10)
     assert aging.lists == 2
     fill(control_plane, lakes, "deep")
     wait_for("the lake to be known", lambda: size_of(watch, "", "deep") == "1", seconds=2)
+
+
+class Future:
+    """A transport whose first watch asks for a version that is far ahead, as after a restore of etcd."""
+
+    def __init__(self, inner: KubeTransport) -> None:
+        self.opened: list[bool] = []
+        self._inner = inner
+
+    def send(self, request: Request) -> Answer:
+        """One exchange."""
+        return self._inner.send(request)
+
+    def stream(self, request: Request) -> Stream | Answer:
+        """A watch; where it is the first, of the future."""
+        if not self.opened:
+            ahead = str(int(request.query["resourceVersion"]) + 1_000_000)
+            request = msgspec.structs.replace(request, query=dict(request.query) | {"resourceVersion": ahead})
+        answer = self._inner.stream(request)
+        self.opened.append(not isinstance(answer, Answer))
+        return answer
+
+
+def test_version_of_the_future(control_plane: ControlPlane, lakes: Kind, run: Run) -> None:
+    """The server opens a watch from a version that is not yet, and says nothing: after the silence the truth is listed."""
+    install(control_plane, lakes)
+    future = Future(transport(control_plane))
+    watch = run(future, lakes, paces=msgspec.structs.replace(QUICK, silence=3.0))
+    assert watch.answered.wait(10)
+    heard_at = watch.seen().heard_at
+    fill(control_plane, lakes, "deep")
+    wait_for("the lake to be known", lambda: size_of(watch, "", "deep") == "1", seconds=6)
+    assert future.opened[0], "the server does refuse such a watch"
+    assert watch.seen().heard_at >= heard_at + 3.0, "it was not silent"
 
 
 def test_rights(control_plane: ControlPlane, limited_user: str, namespace: str, run: Run) -> None:
