@@ -162,8 +162,9 @@ class Plumbing(Struct, frozen=True, gc=False):
     An unreadable configuration tells nothing.
 
     Attributes:
-        ipams: the types that are named.
-        master: the first that is named, "" if none is.
+        ipams: the types that are named, under whatever spelling of the keys.
+        master: the first that is named, "" if none is, or if the key is spelled in a way that not every plugin reads: by
+            its master a network is proven to be another one, and what it shows no longer vetoed.
         pools: names in the IPAM's own settings.
         silent: it leaves open whose addresses a NIC gets: its main plugin names no IPAM, or hands on to another one
             (flannel's `delegate`), whose settings may come from elsewhere. What `ipams` holds is used nevertheless.
@@ -195,19 +196,29 @@ def parse_plumbing(config: str) -> Plumbing:
         return Plumbing(readable=False)
     if not isinstance(decoded, dict):
         return Plumbing(readable=False)
-    top = go_keys(decoded)
-    chain = top.get("plugins")
-    plugins = [go_keys(plugin) for plugin in chain if isinstance(plugin, dict)] if isinstance(chain, list) else [top]
-    settings = [_ipam(plugin) for plugin in plugins]
-    kinds = [ipam.get("type") for ipam in settings]
+    chains = [chain for chain in _spelled(decoded, "plugins") if isinstance(chain, list)]
+    plugins = [plugin for chain in chains for plugin in chain if isinstance(plugin, dict)] if chains else [decoded]
+    settings = [ipam for plugin in plugins for ipam in _spelled(plugin, "ipam") if isinstance(ipam, dict)]
+    kinds = [kind for ipam in settings for kind in _spelled(ipam, "type")]
     masters = [master for plugin in plugins if isinstance(master := plugin.get("master"), str) and master]
+    plain = _is_plain(decoded, "plugins") and all(_is_plain(plugin, "master") for plugin in plugins)
     lists = [value for ipam in settings for value in ipam.values() if isinstance(value, list)]
     return Plumbing(
         ipams=frozenset(kind for kind in kinds if isinstance(kind, str)),
-        master=masters[0] if masters else "",
+        master=masters[0] if masters and plain else "",
         pools=frozenset(name for names in lists for name in names if isinstance(name, str)),
-        silent=_is_silent(plugins),
+        silent=_is_silent([go_keys(plugin) for plugin in plugins]),
     )
+
+
+def _spelled(settings: Mapping[str, Any], key: str) -> list[Any]:
+    """The values under every spelling of a key: which one a plugin takes depends on how it reads JSON."""
+    return [value for spelling, value in settings.items() if spelling.casefold() == key]
+
+
+def _is_plain(settings: Mapping[str, Any], key: str) -> bool:
+    """Whether a key stands in its own spelling alone, or not at all."""
+    return all(spelling == key for spelling in settings if spelling.casefold() == key)
 
 
 def _ipam(plugin: Mapping[str, Any]) -> dict[str, Any]:

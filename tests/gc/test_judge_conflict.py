@@ -94,6 +94,11 @@ def test_isolated_networks_may_hold_the_same_addresses() -> None:
     assert said(A, *things, nad("net2", master="eth2", pools=["green"])) == IN_USE
     assert said(A, *things, nad("net2", master="eth1", pools=["green"])) == HELD_TWICE
     assert said(A, *things, nad("net2", master="", pools=["green"])) == HELD_TWICE
+    odd = nad("net2", master="eth2", pools=["green"])
+    odd["spec"]["config"] = odd["spec"]["config"].replace(
+        '"master"', '"Master"'
+    )  # Go's plugins read it, others may not
+    assert said(A, *things, odd) == HELD_TWICE
 
 
 def test_an_attachment_that_may_draw_from_the_pool_is_not_apart() -> None:

@@ -152,14 +152,21 @@ W = {"type": "whereabouts"}
     ("config", "ipams", "master", "silent"),
     [
         ({"type": "macvlan", "master": "eth1", "ipam": {"type": "spiderpool"}}, {"spiderpool"}, "eth1", False),
-        ({"Type": "macvlan", "MASTER": "eth1", "IPAM": {"Type": "whereabouts"}}, {"whereabouts"}, "eth1", False),
+        ({"Type": "macvlan", "MASTER": "eth1", "IPAM": {"Type": "whereabouts"}}, {"whereabouts"}, "", False),
+        ({"master": "eth1", "Master": "eth2", "ipam": {"type": "a"}, "IPAM": {"type": "b"}}, {"a", "b"}, "", False),
+        (
+            {"plugins": [{"master": "eth1", "ipam": {"type": "a"}}], "Plugins": [{"master": "eth2"}]},
+            {"a"},
+            "",
+            False,
+        ),
         (
             {"plugins": [{"master": "eth1", "ipam": {"type": "spiderpool"}}, {"type": "tuning"}]},
             {"spiderpool"},
             "eth1",
             False,
         ),
-        ({"Plugins": [{"ipam": {"type": "a"}}, {"ipam": {"type": "b"}, "master": "eth2"}]}, {"a", "b"}, "eth2", False),
+        ({"Plugins": [{"ipam": {"type": "a"}}, {"ipam": {"type": "b"}, "master": "eth2"}]}, {"a", "b"}, "", False),
         ({"plugins": [{"type": "ifacer"}, {"type": "macvlan", "ipam": W}]}, {"whereabouts"}, "", False),
         ({"plugins": [{"type": "bridge"}, {"type": "x", "ipam": W}]}, {"whereabouts"}, "", True),
         ({"type": "flannel", "delegate": {"ipam": {"type": "spiderpool"}}}, set(), "", True),
