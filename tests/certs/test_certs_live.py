@@ -16,12 +16,14 @@ from controlplane.server import wait_for
 from poolwarden.certs.decide import Blocked, CreateCa, IntroduceCa, IssueLeaf, NoteSeen, Nothing, PublishBundle, Wait
 from poolwarden.certs.issue import Pair, read_certificates, read_pair
 from poolwarden.certs.keep import Kept, keep, keep_to_the_end
+from poolwarden.certs.kinds import SECRETS
 from poolwarden.certs.renewal import Renewal, Status
 from poolwarden.certs.settings import Settings
 from poolwarden.cli import main
 from poolwarden.cluster.api_server import ApiServer
 from poolwarden.cluster.exchange import Limits
 from poolwarden.cluster.guard import Guard, always_allowed
+from poolwarden.cluster.interface import Doubt, Failed, WriteOutcome, Written
 from poolwarden.cluster.kube_transport import KubeTransport
 from poolwarden.cluster.lease import Terms
 from poolwarden.cluster.pacing import Stop
@@ -387,6 +389,35 @@ def test_background_rotation(installed: Site, renewal: Callable[..., Renewal]) -
     wait_for("the end", lambda: "in order" in one.status.outcome)
     assert installed.pair().certificate != before
     installed.assert_served()
+
+
+def test_background_leadership_lost(
+    installed: Site, renewal: Callable[..., Renewal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be written any more by the cluster of a term that is over, whatever a pass was about to do."""
+    clusters: list[ApiServer] = []
+    opened = installed.open
+
+    def remember(**arguments: Any) -> ApiServer:
+        clusters.append(opened(**arguments))
+        return clusters[-1]
+
+    monkeypatch.setattr(Site, "open", lambda _, **arguments: remember(**arguments))
+    one = renewal()
+    wait_for("the certificates", lambda: one.status.ended_well)
+
+    def touch() -> WriteOutcome:
+        change = {"metadata": {"labels": {"touched": "yes"}}}
+        name, home = installed.settings.tls_secret, installed.settings.namespace
+        return clusters[1].patch(SECRETS, change, name=name, namespace=home)  # the first is for the lease
+
+    assert isinstance(touch(), Written)
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{installed.settings.namespace}/leases"
+    installed.plane.request("PATCH", f"{leases}/poolwarden-webhook", {"spec": {"holderIdentity": "another"}})
+    wait_for("the term's end", lambda: not one.status.leading)
+    refused = touch()
+    assert isinstance(refused, Failed)
+    assert refused.doubt is Doubt.NOT_ALLOWED
 
 
 def test_background_defect(installed: Site, renewal: Callable[..., Renewal], monkeypatch: pytest.MonkeyPatch) -> None:
