@@ -45,10 +45,11 @@ controlplane: ## build etcd, kube-apiserver and so on for the tests (minutes at 
 cluster: venv ## run a control plane to play with, until Ctrl-C
 	PYTHONPATH=tests exec $(BIN)/python -m controlplane.cluster
 
-bench: venv ## measure speed and memory (ARGS=webhook, reviews, creations or sweep: only that, with options)
-	@set -e; for part in $(or $(firstword $(ARGS)),sweep webhook); do \
+bench: venv ## measure speed and memory (ARGS=sweep, webhook, reviews, creations or whereabouts: only that, with options)
+	@set -e; for part in $(or $(firstword $(ARGS)),sweep webhook whereabouts); do \
 	  case $$part in \
 	    sweep) $(BIN)/python tests/bench.py $(wordlist 2,99,$(ARGS));; \
+	    whereabouts) $(BIN)/python tests/bench_whereabouts.py $(wordlist 2,99,$(ARGS));; \
 	    *) $(BIN)/python tests/bench_webhook.py $$part $(wordlist 2,99,$(ARGS));; \
 	  esac; \
 	done

@@ -107,7 +107,7 @@ def release_by_hand(cluster: Cluster, default: Policy, proposal: Proposal, wait:
     match fate.outcome:
         case Outcome.RELEASED:
             return Did(f"{proposal.finding.address} released from {proposal.pool.ref.name}", tuple(sweep.notices))
-        case Outcome.FAILED | Outcome.DEFERRED | Outcome.UNVERIFIED:
+        case Outcome.FAILED | Outcome.DEFERRED | Outcome.UNVERIFIED | Outcome.HIDDEN:
             return CouldNot(fate.message)
         case Outcome.KEPT | Outcome.GONE | Outcome.RESTORED:
             return Refused(Guard.LIVE_READ, fate.message)
@@ -175,7 +175,7 @@ def _users(judged: Judged, backend: Backend, pool: Pool, address: str, item: Rel
                     yield f"{other.ref.name} records {address} for {record.raw.decode('utf-8', 'replace')}"
     evidence = Evidence(judged.snapshot, backend, judged.at)
     for shower in evidence.shown.get(address, ()):
-        if not (owner and shower.uid == owner) and not evidence.apart(shower, pool.ref):
+        if not (owner and shower.uid == owner) and not evidence.apart(shower, pool.ref, address):
             yield f"{shower.who} shows {address}"
     for listed in evidence.listed.get(address, ()):
         if (not listed.uid or listed.uid != owner) and not evidence.lists_apart(listed, pool.ref):

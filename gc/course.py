@@ -1,7 +1,7 @@
 """One pool's way through a sweep: what its ledger says after this sweep's findings, what is due, and its guard's status."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -18,11 +18,13 @@ from poolwarden.gc.guard import (
     condition,
     merged_released,
 )
-from poolwarden.gc.ledger import Entry, Phase, advance, bounded, digest_of, due, sighted
+from poolwarden.gc.ledger import Entry, Phase, advance, bounded, digest_of, due, later, sighted
 from poolwarden.gc.policy import Ceiling, Mode, Policy
 from poolwarden.gc.snapshot import covers
 from poolwarden.gc.states import count
-from poolwarden.ipam.pool import Pool, RecordsUnreadable
+from poolwarden.ipam.inventory import NoHiding
+from poolwarden.ipam.pool import Pool, Record, RecordsUnreadable
+from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
 
 LONGEST_TOLD = 100
@@ -49,10 +51,13 @@ class Course:
         self.detected: tuple[Finding, ...] = ()
         self.due: list[tuple[Entry, Finding]] = []
         self.marked: list[Entry] = []
+        self.revived: list[Record] = []
+        """Records that carry our mark, and whose owner lives after all."""
         self.brake: Open | Acknowledged | Braked = Open()
         self.nodes_gone: tuple[NodeSince, ...] = status.nodes_gone
         self.nodes_silent: tuple[NodeSince, ...] = status.nodes_silent
         self.by_hand = False
+        self._ripe = True
         self.superseded = False
         """Whether an operator has changed the guard since it was marked: then nothing more is written in this sweep."""
         self._released: list[Released] = []
@@ -63,6 +68,12 @@ class Course:
     def off(self) -> bool:
         """Whether the operator wants gc to leave the pool alone, its guard included."""
         return self.policy.mode is Mode.OFF
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to remember or to tell of the pool."""
+        quiet = {Verdict.IN_USE, Verdict.RETAINED}
+        return bool(self.entries) or any(finding.verdict not in quiet for finding in self.findings)
 
     def take(self, finding: Finding, now: datetime) -> None:
         """Make this finding, and nothing else, due: by an operator's hand, without grace or cooldown.
@@ -79,9 +90,11 @@ class Course:
         """Mark what is due as Releasing, each with its record's text."""
         records = {record.digest: record.raw.decode() for record in self.pool.readable_records}
         wanted = {entry.record_digest for entry, _ in self.due}
+        # What is only hidden now has its whole cooldown before it, even if this sweep cannot say so any more.
+        until = {} if self._ripe else {"due_at": later(now, self.policy.cooldown)}
         self.entries = [
             msgspec.structs.replace(
-                entry, phase=Phase.RELEASING, last_counted=now, record=records.get(entry.record_digest, "")
+                entry, phase=Phase.RELEASING, last_counted=now, record=records.get(entry.record_digest, ""), **until
             )
             if entry.record_digest in wanted
             else entry
@@ -92,6 +105,11 @@ class Course:
         """Take a mark back: the entry stands again where it stood before."""
         before = next((item for item, _ in self.due if item.record_digest == entry.record_digest), entry)
         self.entries = [before if item.record_digest == entry.record_digest else item for item in self.entries]
+
+    def hidden(self, entry: Entry, now: datetime) -> None:
+        """Note that an entry's record is hidden: from now on it cools down, with the record's text beside it."""
+        cooling = msgspec.structs.replace(entry, phase=Phase.COOLDOWN, due_at=later(now, self.policy.cooldown))
+        self.entries = [cooling if item.record_digest == entry.record_digest else item for item in self.entries]
 
     def marks(self) -> list[Entry]:
         """The entries marked in this sweep."""
@@ -149,8 +167,27 @@ class Course:
         self.detected = tuple(f for f in step.detected if (self.pool.ref, f.record_digest) not in held)
         self._wait_for_nodes(judged)
         self.brake = brake_of(judged, self.pool, self.findings)
-        if self.policy.may_release(ceiling) and not isinstance(self.brake, Braked):
-            self.due = due(self.entries, self.findings, now)
+        if self.policy.may_release(ceiling):
+            self.revived = self._revived()
+            if not isinstance(self.brake, Braked):
+                self.due = self._due(now)
+
+    def _due(self, now: datetime) -> list[tuple[Entry, Finding]]:
+        """What is due: to be taken out, or else, where a record must be hidden first, all that begins its cooldown."""
+        ripe = due(self.entries, self.findings, now)
+        if isinstance(BACKENDS[self.pool.ref.ipam].hiding, NoHiding):
+            return ripe
+        marked = {record.digest for record in self.pool.readable_records if record.hidden}
+        hidden = [(entry, finding) for entry, finding in ripe if entry.record_digest in marked]
+        if hidden:
+            return hidden
+        self._ripe = False
+        begun = due(self.entries, self.findings, datetime.max.replace(tzinfo=UTC))
+        return [(entry, finding) for entry, finding in begun if entry.record_digest not in marked]
+
+    def _revived(self) -> list[Record]:
+        lives = {finding.record_digest for finding in self.findings if finding.verdict is Verdict.IN_USE}
+        return [record for record in self.pool.readable_records if record.hidden and record.digest in lives]
 
     def _wait_for_nodes(self, judged: Judged) -> None:
         """Remember the nodes that records wait for, or may have to: absent ones, and those that are not Ready."""

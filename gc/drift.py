@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 
 from poolwarden.gc.evidence import (
@@ -10,18 +11,23 @@ from poolwarden.gc.evidence import (
     Evidence,
     IncompleteStatus,
     NodeGood,
+    NodeSilent,
     NotEntitled,
     Shower,
+    segments,
     uid_text,
 )
 from poolwarden.gc.policy import Mode, Policies
 from poolwarden.gc.snapshot import covers
 from poolwarden.ipam.address import sort_key
 from poolwarden.ipam.endpoint import Endpoint, EndpointItem
+from poolwarden.ipam.inventory import endpoint_kinds
 from poolwarden.ipam.objects import Pod
-from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable, UnparsedOwner
-from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Reason, Verdict
+from poolwarden.ipam.pool import ClaimedOwner, Leaving, Pool, PoolRef, RecordsUnreadable, UnparsedOwner
+from poolwarden.ipam.reservation import Reservation
+from poolwarden.ipam.verdict import Action, Finding, Need, NoOwner, OwnerId, Reason, Verdict
 
+LONGEST_REMOVAL = timedelta(hours=1)
 SETTLED = timedelta(seconds=60)
 """An ADD writes record and endpoint within a second; a pod this old that has only one of them is no ADD in progress."""
 
@@ -39,6 +45,8 @@ def pool_findings(evidence: Evidence) -> Iterator[Finding]:
             yield _about_pool(pool.ref, Verdict.UNKNOWN, Reason.EVIDENCE_INCOMPLETE, message)
         for flaw in pool.flaws:
             yield _about_pool(pool.ref, Verdict.DRIFT, Reason(flaw.kind), f"{pool.ref.name}: {flaw.message}")
+        for leaving in pool.leaving:
+            yield _leaving(evidence, pool, leaving)
     for ref, others in evidence.overlaps().items():
         apart = all(evidence.networks_apart(ref, other) for other in others)
         names = ", ".join(sorted(other.name for other in others))
@@ -46,6 +54,137 @@ def pool_findings(evidence: Evidence) -> Iterator[Finding]:
             ", on networks known to be apart" if apart else ""
         )
         yield _about_pool(ref, Verdict.DRIFT if apart else Verdict.CONFLICT, Reason.POOLS_OVERLAP, message)
+
+
+def overlaps_across(pools: Iterable[Pool]) -> Iterator[Finding]:
+    """Pools of different IPAMs whose ranges overlap: each may hand out what another one has given."""
+    found: dict[PoolRef, set[PoolRef]] = defaultdict(set)
+    for together in segments(pools)[1]:
+        if len({pool.ref.ipam for pool in together}) > 1:
+            for pool in together:
+                found[pool.ref].update(other.ref for other in together if other.ref.ipam != pool.ref.ipam)
+    for ref, others in found.items():
+        names = ", ".join(f"{other.name} ({other.ipam})" for other in sorted(others))
+        message = f"ranges of {ref.name} overlap those of {names}, which another IPAM hands out"
+        yield _about_pool(ref, Verdict.DRIFT, Reason.POOLS_OVERLAP, message)
+
+
+def _leaving(evidence: Evidence, pool: Pool, leaving: Leaving) -> Finding:
+    """An address that its IPAM is taking away: no finding, but remembered, until it has taken too long."""
+    since = evidence.snapshot.memory.first_seen.get((pool.ref, leaving.digest), evidence.now)
+    late = evidence.now - since > LONGEST_REMOVAL
+    said = f"{pool.ref.name} has been removing {leaving.address} since {since:%Y-%m-%dT%H:%M:%SZ}"
+    return Finding(
+        pool.ref,
+        leaving.address,
+        Verdict.DRIFT if late else Verdict.IN_USE,
+        Reason.DELETION_STUCK if late else Reason.BEING_REMOVED,
+        Action.NONE,
+        said,
+        subject_digest=leaving.digest,
+    )
+
+
+def reservation_findings(evidence: Evidence, policies: Policies) -> Iterator[Finding]:
+    """Reservations without a record, and records without the reservation that keeps other pools off their address."""
+    if not evidence.reservations:
+        return  # no pool of any network is kept apart by reservations
+    recorded: dict[tuple[str, str], list[PoolRef]] = defaultdict(list)
+    for pool in evidence.pools:
+        for record in pool.readable_records:
+            if record.address is not None:
+                recorded[pool.network, record.address].append(pool.ref)
+    reserved = {(item.network, item.address) for item in evidence.reservations}
+    for item in evidence.reservations:
+        # A pool of which it is not certain what it records may record it.
+        unsure = any(pool.ambiguous and item.address in pool.configured for pool in evidence.pools if item.address)
+        if item.address is not None and not unsure and not recorded.get((item.network, item.address)):
+            yield _orphan_reservation(evidence, policies, item, item.address)
+    yield from _missing_reservations(evidence, reserved)
+
+
+def _orphan_reservation(evidence: Evidence, policies: Policies, item: Reservation, address: str) -> Finding:
+    same = [pool for pool in evidence.pools if pool.network == item.network]
+    covering = [pool for pool in same if address in pool.configured]
+    unread = any(isinstance(pool.records, RecordsUnreadable) or pool.ambiguous for pool in same)
+    named = item.owner if isinstance(item.owner, ClaimedOwner) else None
+    ref = next((pool.ref for pool in (*covering, *same)), PoolRef(evidence.backend.name, item.namespace, ""))
+    keeps = "" if covering else "no pool of its network has that address"
+    keeps = keeps or ("a pool of its network cannot be read" if unread else "")
+    keeps = keeps or next((f"{shower.who} shows the address" for shower in evidence.shown.get(address, ())), "")
+    keeps = keeps or _absence_doubt(evidence, named) or _node_doubt(evidence, policies, ref, item.digest)
+    message = f"reservation {item.name} keeps {address}, which no pool of its network records"
+    return Finding(
+        ref,
+        address,
+        Verdict.DRIFT,
+        Reason.RESERVATION_ORPHAN,
+        Action.NONE if keeps else Action.REPAIR,
+        f"{message}; kept, since {keeps}" if keeps else message,
+        owner=OwnerId("Pod", named.namespace, named.name, "") if named else NoOwner(),
+        interface=item.interface,
+        subject=f"{item.namespace}/{item.name}",
+        subject_digest=item.digest,
+    )
+
+
+def _absence_doubt(evidence: Evidence, owner: ClaimedOwner | None) -> str:
+    """Why the owner of a reservation may still be there, "" if it is proven absent."""
+    if owner is None:
+        return "it names no pod"
+    needs = evidence.needs_for_release(owner.namespace)
+    if needs:
+        return needs[0].message
+    key = (owner.namespace, owner.name)
+    return (
+        f"pod {owner.namespace}/{owner.name} exists" if key in evidence.pods or key in evidence.unreadable_pods else ""
+    )
+
+
+def _node_doubt(evidence: Evidence, policies: Policies, ref: PoolRef, digest: str) -> str:
+    """Why a container may run on where nobody sees it, "" if none can."""
+    policy = policies.of(ref)
+    if not policy.node_evidence_required:
+        return ""
+    first_seen = evidence.snapshot.memory.first_seen.get((ref, digest), evidence.now)
+    match evidence.node_evidence(ref, "", first_seen, policy.node_gone_grace):
+        case NodeGood():
+            return ""
+        case NodeSilent(why=why) | Need(message=why):
+            return why
+
+
+def _missing_reservations(evidence: Evidence, reserved: AbstractSet[tuple[str, str | None]]) -> Iterator[Finding]:
+    """Only where some of a network's records have one: else the IPAM was told to do without."""
+    networks = {network for network, _ in reserved}
+    for pool in evidence.pools:
+        if pool.network not in networks or not pool.reserves or not evidence.reservations_known:
+            continue
+        for record in pool.readable_records:
+            address = record.address
+            if address is None or pool.ambiguous or address not in pool.ranges or (pool.network, address) in reserved:
+                continue
+            owner = record.owner if isinstance(record.owner, ClaimedOwner) else None
+            pod = evidence.pods.get((owner.namespace, owner.name)) if owner is not None else None
+            if pod is not None and _coming_or_going(evidence, pod):
+                continue
+            yield Finding(
+                pool.ref,
+                address,
+                Verdict.DRIFT,
+                Reason.RESERVATION_MISSING,
+                Action.NONE,
+                f"{address} is recorded in {pool.ref.name} without a reservation: another pool of its network may hand it out",
+                owner=OwnerId("Pod", owner.namespace, owner.name, record.uid) if owner is not None else NoOwner(),
+                interface=record.interface,
+            )
+
+
+def _coming_or_going(evidence: Evidence, pod: Pod) -> bool:
+    """Whether an ADD or DEL may be under way, between record and reservation."""
+    created = pod.metadata.creation_timestamp
+    young = created is not None and evidence.now - created < SETTLED
+    return young or pod.metadata.deletion_timestamp is not None
 
 
 def _about_pool(ref: PoolRef, verdict: Verdict, reason: Reason, message: str) -> Finding:
@@ -276,7 +415,8 @@ class _Endpoints:
 
     def _lacks_endpoint(self, pod: Pod, key: tuple[str, str]) -> bool:
         evidence = self.evidence
-        covered = covers(evidence.snapshot.coverage[evidence.backend.endpoint_kind], key[0])
+        kinds = endpoint_kinds(evidence.backend)
+        covered = bool(kinds) and all(covers(evidence.snapshot.coverage[kind], key[0]) for kind in kinds)
         created = pod.metadata.creation_timestamp
         return (
             covered

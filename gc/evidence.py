@@ -13,12 +13,21 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from poolwarden.cluster.interface import Coverage, Doubt, Incomplete, NotInstalled
+from poolwarden.cluster.interface import Coverage, Doubt, Incomplete, Listing, NotInstalled
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.address import AddressError, canonical_host, sort_key
 from poolwarden.ipam.endpoint import Endpoint
-from poolwarden.ipam.inventory import Backend
-from poolwarden.ipam.kinds import NODES, PODS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES, Kind
+from poolwarden.ipam.holder import Holder
+from poolwarden.ipam.inventory import Backend, PodOwners, endpoint_kinds, holder_kinds, reservation_kinds
+from poolwarden.ipam.kinds import (
+    NETWORK_ATTACHMENTS,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    VIRTUAL_MACHINE_INSTANCES,
+    VIRTUAL_MACHINES,
+    Kind,
+)
 from poolwarden.ipam.network import (
     Attachments,
     AttachmentsUnreadable,
@@ -34,6 +43,7 @@ from poolwarden.ipam.network import (
 )
 from poolwarden.ipam.objects import Machine, Node, Pod, StatefulSet
 from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record
+from poolwarden.ipam.reservation import Reservation
 from poolwarden.ipam.verdict import Need
 
 UNKNOWN_NODE_WINDOW = timedelta(minutes=5)
@@ -50,8 +60,8 @@ Key = tuple[str, str]
 class Shower(Struct, frozen=True, gc=False):
     """Someone who shows an address.
 
-    `pod` is None for a machine or an object that could not be read. `network` is the attachment's as network-status
-    names it, "" if only podIPs (or a machine's status) tell.
+    `pod` is None for a machine, a holder or an object that could not be read. `network` is the attachment's as
+    network-status names it, "" if only podIPs (or a machine's status) tell. `holder` is None for all but holders.
     """
 
     who: str
@@ -60,6 +70,14 @@ class Shower(Struct, frozen=True, gc=False):
     interface: str
     network: str
     live: bool
+    holder: Holder | None = None
+
+    @property
+    def party(self) -> str:
+        """Who holds an address: a pod, or a machine, whose pods share it while it migrates."""
+        if self.holder is not None:
+            return str(self.holder)
+        return party_of(self.pod) if self.pod is not None else self.uid
 
 
 class Listed(Struct, frozen=True, order=True, gc=False):
@@ -93,6 +111,16 @@ class NodeSilent(Struct, frozen=True, tag=True):
     why: str
 
 
+class UnreadableHolder(Struct, frozen=True, tag=True):
+    """An owner that is no pod exists, or may exist, but cannot be read."""
+
+    problem: str
+
+
+class NoHolder(Struct, frozen=True, tag=True):
+    """No owner of that name was read, nor a pod that runs one."""
+
+
 class Entitled(Struct, frozen=True, tag=True):
     """A workload entitles a fixed-IP owner; `by` names it."""
 
@@ -107,6 +135,13 @@ class NotEntitled(Struct, frozen=True, tag=True):
 def uid_text(pod: Pod) -> str:
     """A pod as messages name it."""
     return f"{pod.metadata.namespace}/{pod.metadata.name} (UID {pod.metadata.uid})"
+
+
+def party_of(pod: Pod) -> str:
+    """Who holds a pod's addresses: the pod, or the KubeVirt machine that it runs."""
+    if pod.machine:
+        return f"vmi:{pod.metadata.namespace}/{pod.machine}"
+    return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 class Evidence:
@@ -127,8 +162,16 @@ class Evidence:
         self.pods_by_uid: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods.items if pod.metadata.uid}
         self.unreadable_pods = {(item.namespace, item.name): item.error for item in snapshot.pods.unreadable}
         self.unreadable_uids = {uid: item.error for item in snapshot.pods.unreadable for uid in _uids_in(item.raw)}
+        self.reservations: tuple[Reservation, ...] = tuple(r for item in inventories for r in item.reservations)
+        self._by_ref = {pool.ref: pool for pool in self.pools}
+        self._bound: dict[str, list[Pool]] = defaultdict(list)
+        for pool in self.pools:
+            for network in pool.networks:
+                self._bound[network].append(pool)
         self.unreadable_endpoints = {
-            (item.namespace, item.name): item.error for item in snapshot.unreadable.get(backend.endpoint_kind, ())
+            (item.namespace, item.name): item.error
+            for kind in endpoint_kinds(backend)
+            for item in snapshot.unreadable.get(kind, ())
         }
         self._plumbing: dict[str, Plumbing] = {
             f"{item.metadata.namespace}/{item.metadata.name}": parse_plumbing(item.spec.config)
@@ -163,7 +206,12 @@ class Evidence:
                 yield from self._shown_by_pod(pod)
         for machine in (*self.snapshot.machines.items, *self.snapshot.machine_instances.items):
             yield from self._shown_by_machine(machine)
-        for broken in (*self.snapshot.pods.unreadable, *self.snapshot.machine_instances.unreadable):
+        for listing in self.snapshot.holders.values():
+            for holder in listing.items:
+                shower = Shower(str(holder), holder.uid, None, "", "", holder.live, holder)
+                yield from ((address, shower) for address in holder.addresses)
+        others = (broken for listing in self.snapshot.holders.values() for broken in listing.unreadable)
+        for broken in (*self.snapshot.pods.unreadable, *self.snapshot.machine_instances.unreadable, *others):
             shower = Shower(f"{broken.namespace}/{broken.name} (unreadable)", "", None, "", "", live=False)
             yield from ((address, shower) for address in addresses_in(broken.raw.decode("utf-8", "replace")))
 
@@ -217,7 +265,7 @@ class Evidence:
             who = f"{endpoint.namespace}/{endpoint.name} (UID {endpoint.owner_uid})"
             for item in endpoint.addresses:
                 found[item.address].append(Listed(endpoint.owner_uid, who, item.pool))
-        for broken in self.snapshot.unreadable.get(self.backend.endpoint_kind, ()):
+        for broken in (item for k in endpoint_kinds(self.backend) for item in self.snapshot.unreadable.get(k, ())):
             for address in addresses_in(broken.raw.decode("utf-8", "replace")):
                 found[address].append(Listed("", f"{broken.namespace}/{broken.name} (unreadable)", ""))
         for holders in found.values():
@@ -254,6 +302,53 @@ class Evidence:
                 return endpoint
         return None
 
+    @cached_property
+    def reservations_known(self) -> bool:
+        """Whether the absence of a reservation proves that there is none."""
+        kinds = reservation_kinds(self.backend)
+        return all(
+            covers(self._coverage(kind), pool.ref.namespace) and not self.snapshot.unreadable.get(kind)
+            for kind in kinds
+            for pool in self.pools
+        )
+
+    # --- owners that are no pods ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _holders(self) -> dict[Key, Holder]:
+        kinds = holder_kinds(self.backend)
+        return {item.key: item for kind in kinds for item in self._holder_list(kind).items}
+
+    def _holder_list(self, kind: Kind) -> Listing[Holder]:
+        return self.snapshot.holders.get(kind, Listing((), NotInstalled()))
+
+    @cached_property
+    def _unreadable_holders(self) -> dict[Key, str]:
+        listings = map(self._holder_list, holder_kinds(self.backend))
+        return {(item.namespace, item.name): item.error for listing in listings for item in listing.unreadable}
+
+    @cached_property
+    def _runners(self) -> dict[Key, Pod]:
+        """Unfinished pods, by the holder that they run."""
+        owners = self.backend.owners
+        if isinstance(owners, PodOwners):
+            return {}
+        run = ((owners.runs(pod), pod) for pod in sorted(self.snapshot.pods.items, key=lambda pod: pod.key))
+        return {(pod.metadata.namespace, name): pod for name, pod in run if name}
+
+    def holder(self, key: Key) -> Holder | Pod | UnreadableHolder | NoHolder:
+        """The owner of that name that is no pod, or a pod that still runs one of that name."""
+        if key in self._unreadable_holders:
+            return UnreadableHolder(f"{key[0]}/{key[1]} cannot be read: {self._unreadable_holders[key]}")
+        if key in self._holders:
+            return self._holders[key]
+        if key in self._runners:
+            return self._runners[key]
+        for broken in self.snapshot.pods.unreadable:
+            if broken.namespace == key[0] and key[1].encode() in broken.raw:
+                return UnreadableHolder(f"pod {broken.namespace}/{broken.name} cannot be read, and may run {key[1]}")
+        return NoHolder()
+
     # --- networks -------------------------------------------------------------------------------------------------
 
     def plumbing(self, network: str) -> Plumbing:
@@ -279,23 +374,7 @@ class Evidence:
 
     @cached_property
     def _segments(self) -> tuple[list[tuple[int, int]], list[tuple[Pool, ...]]]:
-        """Where each set of pools begins, as (family, number), and the pools from there on: one sweep over all ranges."""
-        edges: dict[tuple[int, int], list[tuple[Pool, int]]] = defaultdict(list)
-        for pool in self.pools:
-            for item in pool.configured.ranges:
-                edges[item.family, item.first].append((pool, 1))
-                edges[item.family, item.last + 1].append((pool, -1))
-        starts, covering = [], []
-        current: dict[PoolRef, Pool] = {}
-        for edge in sorted(edges):
-            for pool, step in sorted(edges[edge], key=lambda change: change[1]):
-                if step < 0:
-                    del current[pool.ref]
-                else:
-                    current[pool.ref] = pool
-            starts.append(edge)
-            covering.append(tuple(current.values()))
-        return starts, covering
+        return segments(self.pools)
 
     def pools_at(self, address: str) -> tuple[Pool, ...]:
         """The pools whose own ranges hold an address."""
@@ -312,8 +391,15 @@ class Evidence:
                     found[pool.ref].update(other.ref for other in pools if other.ref != pool.ref)
         return found
 
-    def proven_ours(self, shower: Shower, address: str) -> bool:
-        """Whether an attachment is proven to be this IPAM's: by its NAD, or by an endpoint of the same UID."""
+    def proven_ours(self, shower: Shower, pool: Pool, address: str) -> bool:
+        """Whether an attachment is proven to be this IPAM's.
+
+        That is by its NAD, its kind, an endpoint of the same UID, or because the pool's addresses are its node's own.
+        """
+        if pool.node and shower.pod is not None and not shower.network and shower.pod.spec.node_name == pool.node:
+            return True
+        if shower.holder is not None:
+            return shower.holder.kind in holder_kinds(self.backend)
         if self.plumbing(shower.network).ipams & self.backend.ipam_types:
             return True
         endpoint = self.endpoint_of(shower.pod) if shower.pod else None
@@ -334,14 +420,53 @@ class Evidence:
                 yield plumbing.master
         for record in pool.readable_records:
             for shower in self.shown.get(record.address or "", ()):
-                if record.uid and shower.uid == record.uid:
+                if shower.pod is not None and record.names(*shower.pod.key, shower.uid):
                     yield self.plumbing(shower.network).master
 
-    def apart(self, shower: Shower, pool: PoolRef) -> bool:
-        """Whether the attachment is proven to lie on another network than the pool: another master than every one's.
+    def apart(self, shower: Shower, pool: PoolRef, address: str) -> bool:
+        """Whether the attachment is proven to lie on another network than the pool.
 
+        That is another master than every one's, or a NAD that draws only from pools of networks with other names.
         Nothing is proven of a pod that asks for the pool by its annotations, or while not all NADs are known.
         """
+        return self._other_network(shower, pool, address) or self._other_master(shower, pool)
+
+    def _other_network(self, shower: Shower, ref: PoolRef, address: str) -> bool:
+        pool, bound = self._by_ref.get(ref), self._bound.get(shower.network, ())
+        if pool is None or not bound or shower.pod is None or not self._all_attachments_known:
+            return False
+        if any(other.network == pool.network for other in bound):
+            return False
+        # A NAD that names no network may get a name from a file on the nodes: there a record must tell.
+        pod = shower.pod
+        return all(other.network for other in bound) or any(
+            record.address == address and record.names(*pod.key, shower.uid)
+            for other in bound
+            for record in other.readable_records
+        )
+
+    def draws_from(self, shower: Shower, pool: Pool, address: str) -> bool:
+        """Whether an attachment may have that address from that pool, as far as its NAD tells."""
+        bound = self._bound.get(shower.network, ())
+        return (not bound or any(other.ref == pool.ref for other in bound)) and address not in self.plumbing(
+            shower.network
+        ).static
+
+    def shares_network(self, shower: Shower, pool: PoolRef, address: str) -> bool:
+        """Whether another IPAM has given the address to that attachment, and on the pool's network: the same master."""
+        master, known = self.plumbing(shower.network).master, self.masters.get(pool, frozenset())
+        if not self._all_attachments_known or not master or known != {master} or shower.pod is None:
+            return False
+        return any(
+            record.address == address and record.names(*shower.pod.key, shower.uid)
+            for inventory in self.snapshot.inventories
+            if inventory.ipam != self.backend.name
+            for other in inventory.pools
+            if address in other.configured
+            for record in other.readable_records
+        )
+
+    def _other_master(self, shower: Shower, pool: PoolRef) -> bool:
         plumbing = self.plumbing(shower.network)
         known = self.masters.get(pool, frozenset())
         if not self._all_attachments_known or not plumbing.master or not known or "" in known:
@@ -358,6 +483,9 @@ class Evidence:
 
     def networks_apart(self, one: PoolRef, other: PoolRef) -> bool:
         """Whether two pools are proven to lie on different networks."""
+        pools = [self._by_ref[ref] for ref in (one, other) if ref in self._by_ref]
+        if len({pool.network for pool in pools}) > 1:
+            return True
         ours, theirs = self.masters.get(one, frozenset()), self.masters.get(other, frozenset())
         return (
             self._all_attachments_known
@@ -531,6 +659,8 @@ class Evidence:
 
     def node_of(self, pool: PoolRef, record: Record) -> str:
         """The node on which a record's owner last ran, "" if nothing that carries the record's UID tells it."""
+        if pool in self._by_ref and self._by_ref[pool].node:
+            return self._by_ref[pool].node
         pod = self.pods_by_uid.get(record.uid) if record.uid else None
         if pod is not None and pod.spec.node_name:
             return pod.spec.node_name
@@ -608,17 +738,19 @@ class Evidence:
         """
         kinds = [
             (PODS, self.snapshot.pods.coverage),
-            *((kind, self._coverage(kind)) for kind in (self.backend.endpoint_kind, self.backend.pool_kind)),
+            *((kind, self._coverage(kind)) for kind in (*endpoint_kinds(self.backend), self.backend.pool_kind)),
+            *((kind, self._holder_list(kind).coverage) for kind in holder_kinds(self.backend)),
         ]
         missing = [need(kind, namespace, coverage) for kind, coverage in kinds if not covers(coverage, namespace)]
         for kind in self.backend.aside:
             coverage = self._coverage(kind)
             if isinstance(coverage, Incomplete) and coverage.doubt is not Doubt.NOT_GIVEN:
                 missing.append(need(kind, "", coverage))
-            missing += [
-                Need(kind, "", f"{kind.kind} {broken.name} cannot be read: {broken.error}", "")
-                for broken in self.snapshot.unreadable.get(kind, ())
-            ]
+        missing += [
+            Need(kind, "", f"{kind.kind} {broken.name} cannot be read: {broken.error}", "")
+            for kind in self.backend.limits
+            for broken in self.snapshot.unreadable.get(kind, ())
+        ]
         return tuple(missing)
 
     def nodes_needed(self) -> tuple[Need, ...]:
@@ -627,6 +759,8 @@ class Evidence:
         return () if covers(coverage, "") else (need(NODES, "", coverage),)
 
     def _coverage(self, kind: Kind) -> Coverage:
+        if kind == NETWORK_ATTACHMENTS:
+            return self.snapshot.attachments.coverage
         return self.snapshot.coverage.get(kind, NotInstalled())
 
     @cached_property
@@ -634,6 +768,26 @@ class Evidence:
         """Addresses that stand in pools which cannot be decoded, by the name of such a pool."""
         broken = self.snapshot.unreadable.get(self.backend.pool_kind, ())
         return {a: item.name for item in broken for a in addresses_in(item.raw.decode("utf-8", "replace"))}
+
+
+def segments(pools: Iterable[Pool]) -> tuple[list[tuple[int, int]], list[tuple[Pool, ...]]]:
+    """Where each set of pools begins, as (family, number), and the pools from there on: one sweep over all ranges."""
+    edges: dict[tuple[int, int], list[tuple[Pool, int]]] = defaultdict(list)
+    for pool in pools:
+        for item in pool.configured.ranges:
+            edges[item.family, item.first].append((pool, 1))
+            edges[item.family, item.last + 1].append((pool, -1))
+    starts, covering = [], []
+    current: dict[PoolRef, Pool] = {}
+    for edge in sorted(edges):
+        for pool, step in sorted(edges[edge], key=lambda change: change[1]):
+            if step < 0:
+                del current[pool.ref]
+            else:
+                current[pool.ref] = pool
+        starts.append(edge)
+        covering.append(tuple(current.values()))
+    return starts, covering
 
 
 _UID = re.compile(rb'"uid"\s*:\s*"([^"]+)"')

@@ -13,7 +13,7 @@ from poolwarden.gc.policy import Mode, Policies, Policy, Retention, RetentionRul
 from poolwarden.gc.snapshot import Memory, RecordKey, Snapshot, covers
 from poolwarden.gc.states import States, Uncounted
 from poolwarden.ipam.objects import Metadata, Timestamp
-from poolwarden.ipam.pool import PoolRef, RecordsUnreadable
+from poolwarden.ipam.pool import ClaimedOwner, PoolRef, Record, RecordsUnreadable
 from poolwarden.ipam.pool_guard import POOL_GUARDS, GuardPoolRef, guard_name
 from poolwarden.ipam.ranges import RangeError, address_set, parse_range
 from poolwarden.ipam.verdict import Reason
@@ -220,7 +220,8 @@ def _policy(guard: PoolGuard, default: Policy, problems: list[str]) -> Policy:
 class Recollection(Struct, frozen=True):
     """What one process remembers from sweep to sweep.
 
-    `graces` and `node_of` are by pod UID (termination grace in seconds; where it runs), `nodes` the names of all nodes
+    `graces` and `node_of` are by pod UID (termination grace in seconds, by namespace/name as well for records without a
+    UID; where it runs), `nodes` the names of all nodes
     at the last sweep, which was `at`, `vanished` since when a node that was there is not.
     """
 
@@ -243,7 +244,8 @@ def recollect(before: Recollection, snapshot: Snapshot, now: datetime) -> Recoll
     if before.at is None or now - before.at > RECENT:
         before = before.without_nodes()
     pools = [pool for inventory in snapshot.inventories for pool in inventory.pools]
-    named = {record.uid for pool in pools for record in pool.readable_records}
+    records = [record for pool in pools for record in pool.readable_records]
+    named = {record.uid for record in records} | {_by_name(record) for record in records if not record.uid}
     all_read = (
         not any(isinstance(pool.records, RecordsUnreadable) for pool in pools)
         and not any(snapshot.unreadable.values())
@@ -253,6 +255,9 @@ def recollect(before: Recollection, snapshot: Snapshot, now: datetime) -> Recoll
     node_of = {uid: node for uid, node in before.node_of.items() if uid in named or not all_read}
     for pod in snapshot.pods.items:
         graces[pod.metadata.uid] = pod.grace
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if name in named:  # of all pods of the name the longest
+            graces[name] = max(pod.grace, before.graces.get(name, 0))
         if pod.spec.node_name:
             node_of[pod.metadata.uid] = pod.spec.node_name
     if not covers(snapshot.nodes.coverage, ""):
@@ -260,6 +265,12 @@ def recollect(before: Recollection, snapshot: Snapshot, now: datetime) -> Recoll
     nodes = {node.metadata.name for node in snapshot.nodes.items} | {item.name for item in snapshot.nodes.unreadable}
     vanished = {name: before.vanished.get(name, now) for name in (before.nodes | set(before.vanished)) - nodes}
     return Recollection(graces, node_of, frozenset(nodes), vanished, now)
+
+
+def _by_name(record: Record) -> str:
+    """The owner of a record without a UID, as `Recollection.graces` knows it."""
+    owner = record.owner
+    return f"{owner.namespace}/{owner.name}" if isinstance(owner, ClaimedOwner) else ""
 
 
 def remember(guards: Guards, snapshot: Snapshot, before: Recollection, now: datetime) -> Memory:

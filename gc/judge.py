@@ -13,7 +13,7 @@ from functools import cached_property
 import msgspec
 from msgspec import Struct
 
-from poolwarden.gc.drift import endpoint_findings, pool_findings
+from poolwarden.gc.drift import endpoint_findings, overlaps_across, pool_findings, reservation_findings
 from poolwarden.gc.evidence import (
     CompleteStatus,
     Entitled,
@@ -21,16 +21,21 @@ from poolwarden.gc.evidence import (
     IncompleteStatus,
     NodeGood,
     NodeSilent,
+    NoHolder,
     Shower,
+    UnreadableHolder,
+    party_of,
     uid_text,
 )
 from poolwarden.gc.policy import Mode, Policies, RetentionRule
 from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.address import Family, family_of, sort_key
 from poolwarden.ipam.endpoint import Endpoint
-from poolwarden.ipam.inventory import Backend
+from poolwarden.ipam.holder import Holder
+from poolwarden.ipam.inventory import Backend, PodOwners
+from poolwarden.ipam.network import NoStatus
 from poolwarden.ipam.objects import ContainerStatus, Pod
-from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable, UnparsedOwner
+from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable, Removals, UnparsedOwner
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding, Need, NoOwner, OwnerId, Reason, Verdict
 
@@ -45,6 +50,7 @@ def judge(snapshot: Snapshot, policy: Policies, now: datetime) -> list[Finding]:
         for name in dict.fromkeys(inventory.ipam for inventory in snapshot.inventories)
         for finding in _Judge(snapshot, BACKENDS[name], policy, now).findings()
     ]
+    findings += overlaps_across(pool for inventory in snapshot.inventories for pool in inventory.pools)
     return sorted(findings, key=_order)
 
 
@@ -66,8 +72,21 @@ class _Replaced(Struct, frozen=True, tag=True):
     pod: Pod
 
 
+class _Held(Struct, frozen=True, tag=True):
+    """The owner, which is no pod, exists or is still run by a pod; `who` names it, `party` is who it is to others."""
+
+    who: str
+    party: str
+
+
+class _Moved(Struct, frozen=True, tag=True):
+    """The owner, which is no pod, is proven to use another address."""
+
+    holder: Holder
+
+
 class _Gone(Struct, frozen=True, tag=True):
-    """No pod has the owner's UID or name."""
+    """No pod (or holder) has the owner's UID or name."""
 
 
 class _Unreadable(Struct, frozen=True, tag=True):
@@ -76,7 +95,7 @@ class _Unreadable(Struct, frozen=True, tag=True):
     problem: str
 
 
-_Owner = _Present | _Replaced | _Gone | _Unreadable
+_Owner = _Present | _Replaced | _Held | _Moved | _Gone | _Unreadable
 _Key = tuple[str, str]
 
 
@@ -104,6 +123,7 @@ class _Judge:
         for finding in (
             *pool_findings(self.evidence),
             *endpoint_findings(self.evidence, verdicts.values(), self.policies),
+            *reservation_findings(self.evidence, self.policies),
         ):
             yield self._allowed(finding.pool, finding)
 
@@ -153,29 +173,38 @@ class _Judge:
     def _unrecorded(self) -> Iterator[Finding]:
         for address, showers in self.evidence.shown.items():
             for pool in self.evidence.pools_at(address):
-                if isinstance(pool.records, RecordsUnreadable) or address not in pool.ranges:
+                if isinstance(pool.records, RecordsUnreadable) or address not in pool.ranges or pool.ambiguous:
                     continue
                 if any(where.ref == pool.ref for where, _ in self._recorded.get(address, ())):
                     continue
                 users = [user for user in self.users(pool, address, showers) if self._drawn_from(pool, address, user)]
                 if users:
-                    yield self._conflict_without_record(pool, address, users)
+                    yield self._without_record(pool, address, users)
 
     def _drawn_from(self, pool: Pool, address: str, user: Shower) -> bool:
         """Whether the address is this pool's to record: no other pool records it for the user, or is named for it."""
-        if user.uid and any(record.uid == user.uid for _, record in self._recorded.get(address, ())):
+        if user.pod is not None and any(
+            record.names(*user.pod.key, user.uid) for _, record in self._recorded.get(address, ())
+        ):
+            return False
+        if not self.evidence.draws_from(user, pool, address):
             return False
         endpoint = self.evidence.endpoint_of(user.pod) if user.pod else None
         listed = {item.pool for item in endpoint.addresses if item.address == address} if endpoint else set()
         named = listed & {known.ref.name for known in self.evidence.pools_at(address)}
         return not named or pool.ref.name in named
 
-    def _conflict_without_record(self, pool: Pool, address: str, users: list[Shower]) -> Finding:
+    def _without_record(self, pool: Pool, address: str, users: list[Shower]) -> Finding:
+        """An address in use without a record: a conflict, unless a controller gives such addresses to one owner each."""
         first = users[0]
-        twice = len({_party(user) for user in users}) > 1
+        twice = len({user.party for user in users}) > 1
         who = " and ".join(user.who for user in users)
         verb = "both use" if twice else "uses"
-        pod = first.pod
+        if not twice and address in pool.claimed:
+            said = f"{who} {verb} {address}, which its controller has claimed from {pool.ref.name}"
+            return Finding(
+                pool.ref, address, Verdict.IN_USE, Reason.OWNER_LIVE, Action.NONE, said, owner=_owner_of(first)
+            )
         return Finding(
             pool.ref,
             address,
@@ -183,24 +212,28 @@ class _Judge:
             Reason.ADDRESS_HELD_TWICE if twice else Reason.IN_USE_UNRECORDED,
             Action.NONE,
             f"{who} {verb} {address}, but {pool.ref.name} has no record of it and may hand it out again",
-            owner=OwnerId("Pod", *pod.key, pod.metadata.uid) if pod else NoOwner(),
+            owner=_owner_of(first),
             interface=first.interface,
         )
 
     def users(self, pool: Pool, address: str, showers: Iterable[Shower], claimed: str = "") -> list[Shower]:
-        """Live pods that use an address on this IPAM's network, one a pod; `claimed` is the record's UID.
+        """Live owners that use an address on this IPAM's network, each once; `claimed` is the record's UID.
 
         A pod whose ADD came after its pool was read is no user without a record: `later` shows the record.
         """
-        recorded_later = self.later.get(pool.ref, {}).get(address, "")
-        found: dict[_Key, Shower] = {}
+        later = self.later.get(pool.ref, {}).get(address)
+        found: dict[object, Shower] = {}
         for shower in showers:
-            if not shower.live or shower.pod is None or self.evidence.apart(shower, pool.ref):
+            pod = shower.pod
+            if not shower.live or self.evidence.apart(shower, pool.ref, address):
                 continue
-            if (shower.uid and shower.uid == recorded_later) or self._deleted_by_cni(shower.pod):
+            mine = bool(claimed) and shower.uid == claimed
+            if pod is not None and (
+                (not mine and later is not None and later.names(*pod.key, shower.uid)) or self._deleted_by_cni(pod)
+            ):
                 continue
-            if (claimed and shower.uid == claimed) or self.evidence.proven_ours(shower, address):
-                found.setdefault(shower.pod.key, shower)
+            if mine or self.evidence.proven_ours(shower, pool, address):
+                found.setdefault(pod.key if pod is not None else shower.party, shower)
         return list(found.values())
 
     def _deleted_by_cni(self, pod: Pod) -> bool:
@@ -253,7 +286,7 @@ class _Judge:
                 message=message,
             )
         for shower in self.evidence.shown.get(address, ()) if overlapping else ():
-            if shower.uid != self._uid_of(finding) and not self.evidence.apart(shower, ref):
+            if shower.uid != self._uid_of(finding) and not self.evidence.apart(shower, ref, address):
                 return self._as_overlap(finding, f"its range overlaps another pool's and {shower.who} shows it")
         return finding
 
@@ -314,6 +347,9 @@ class _Case:
                 Reason.RECORD_INVALID,
                 f"{record.address} has no owner that can be parsed: {claimed.problem}",
             )
+        if self.pool.ambiguous:
+            message = f"{self._recorded_for} in {self.pool.ref.name}, but which address that is is not certain: {self.pool.ambiguous}"
+            return self._say(Verdict.UNKNOWN, Reason.RANGE_AMBIGUOUS, message)
         if record.address not in self.pool.ranges:
             outside = "excluded or reserved" if record.address in self.pool.configured else "outside its ranges"
             message = f"{self._recorded_for} in {self.pool.ref.name}, but the address is {outside}; it is never freed"
@@ -325,9 +361,13 @@ class _Case:
         conflict = self._conflict(owner)
         if conflict is not None:
             return conflict
-        if isinstance(owner, _Present) and self._lives(owner.pod):
-            return self._living(owner.pod)
-        return self._ended(claimed, owner)
+        match owner:
+            case _Present(pod) if self._lives(pod):
+                return self._living(pod)
+            case _Held(who):
+                return self._say(Verdict.IN_USE, Reason.OWNER_LIVE, f"{self._recorded_for}; {who} exists")
+            case _:
+                return self._ended(claimed, owner)
 
     # --- who it is ------------------------------------------------------------------------------------------------
 
@@ -344,12 +384,37 @@ class _Case:
         return next((i.interface for i in items for a in i.addresses if a.address == self.address), "")
 
     @property
+    def _kind(self) -> str:
+        """The kind of object that the IPAM's records name."""
+        owners = self.judge.backend.owners
+        return "Pod" if isinstance(owners, PodOwners) else owners.kind.kind
+
+    @property
     def _recorded_for(self) -> str:
         uid = f"UID {self.record.uid}" if self.record.uid else "no UID"
         nic = f", interface {self.interface}" if self.interface else ""
         return f"{self.address} is recorded for {self.key[0]}/{self.key[1]} ({uid}{nic})"
 
+    def _holder(self) -> _Owner:
+        """The owner of the record's name that is no pod."""
+        match self.evidence.holder(self.key):
+            case UnreadableHolder(problem):
+                return _Unreadable(problem)
+            case NoHolder():
+                return _Gone()
+            case Pod() as pod:
+                # The machine's own object is gone; the pod that runs it is not.
+                return _Held(f"{uid_text(pod)}, which runs it,", party_of(pod))
+            case Holder() as holder:
+                family = family_of(self.address)
+                others = [item for item in holder.addresses if family_of(item) == family]
+                if holder.settled and others and self.address not in others:
+                    return _Moved(holder)
+                return _Held(str(holder), str(holder))
+
     def _owner(self, claimed: ClaimedOwner) -> _Owner:
+        if not isinstance(self.judge.backend.owners, PodOwners):
+            return self._holder()
         uid = self.record.uid
         by_name = self.evidence.pods.get(self.key)
         if not uid and by_name is not None:
@@ -373,6 +438,8 @@ class _Case:
                 problem = self.evidence.unreadable_statuses.get(pod.key, "")
                 if problem:
                     return self._incomplete(f"the network-status of {uid_text(pod)} cannot be read: {problem}")
+                return None
+            case _Held():
                 return None
             case _Replaced(pod) if pod.mirror:
                 message = (
@@ -409,12 +476,22 @@ class _Case:
     # --- Conflict -------------------------------------------------------------------------------------------------
 
     def _conflict(self, owner: _Owner) -> Finding | None:
+        if self.record.lost and isinstance(owner, _Present) and self._lives(owner.pod):
+            message = f"{self._recorded_for}, which lives, but the address is gone from {self.pool.ref.name}'s network"
+            return self._say(Verdict.CONFLICT, Reason.ADDRESS_LOST, message)
         claimed_uid = owner.pod.metadata.uid if isinstance(owner, _Present) else self.record.uid
         showers = self.evidence.shown.get(self.address, ())
         if claimed_uid and all(shower.uid == claimed_uid for shower in showers):
             return None  # nobody else shows it, as almost everywhere
         users = self.judge.users(self.pool, self.address, showers, claimed_uid)
-        parties = {_party(user): user for user in users}
+        if isinstance(owner, _Present) and any(user.uid == claimed_uid for user in users):
+            # Whoever has it from another IPAM, on the very network, has it as well.
+            users += [
+                s
+                for s in showers
+                if s.live and s not in users and self.evidence.shares_network(s, self.pool.ref, self.address)
+            ]
+        parties = {user.party: user for user in users}
         mine = _party_of(owner, claimed_uid)
         others = [user for party, user in parties.items() if party not in {mine, f"vmi:{self.key[0]}/{self.key[1]}"}]
         if not others:
@@ -535,6 +612,8 @@ class _Case:
         nics = self.evidence.nics(pod)
         if not pod.running_and_ready or not isinstance(nics, CompleteStatus) or self._shown_by(pod):
             return False
+        if isinstance(self.evidence.status(pod), NoStatus) and not self.judge.backend.one_address_per_family:
+            return False
         default = next((entry for entry in nics.entries if entry.default), nics.entries[0])
         if not set(default.ips) & set(self.evidence.pod_addresses(pod)):
             return False
@@ -579,7 +658,18 @@ class _Case:
         message = f"{late}, but its containers or its sandbox may still run"
         return self._say(Verdict.UNKNOWN, Reason.OWNER_STUCK, message, node=node, min_grace=self._min_grace(pod))
 
+    def _unconfirmed(self) -> Finding | None:
+        """Unknown, while the IPAM's own proof of removal is missing."""
+        removals = self.pool.removals
+        if not isinstance(removals, Removals) or self.record.uid in removals.confirmed:
+            return None
+        message = f"{self._recorded_for}, and no node has reported that its network was taken down"
+        return self._say(Verdict.UNKNOWN, Reason.REMOVAL_UNCONFIRMED, message)
+
     def _left_behind(self, owner: _Owner) -> Finding:
+        unconfirmed = self._unconfirmed()
+        if unconfirmed is not None:
+            return unconfirmed
         ref, digest = self.pool.ref, self.record.digest
         node = self.evidence.node_of(ref, self.record)
         if self.policy.node_evidence_required:
@@ -598,7 +688,14 @@ class _Case:
                     pass
         if isinstance(owner, _Replaced):
             return self._release(Reason.OWNER_REPLACED, self._replaced_message(owner.pod), node=node, pod=owner.pod)
-        return self._release(Reason.OWNER_GONE, f"{self._recorded_for}, but no pod of that UID exists", node=node)
+        if isinstance(owner, _Moved):
+            shown = ", ".join(owner.holder.addresses)
+            return self._release(
+                Reason.OWNER_REPLACED, f"{self._recorded_for}, but {owner.holder} runs with {shown}", node=node
+            )
+        what = "pod" if isinstance(self.judge.backend.owners, PodOwners) else self._kind
+        whose = "of that UID" if self.record.uid else "of that name"
+        return self._release(Reason.OWNER_GONE, f"{self._recorded_for}, but no {what} {whose} exists", node=node)
 
     def _replaced_message(self, pod: Pod) -> str:
         created = pod.metadata.creation_timestamp
@@ -615,11 +712,14 @@ class _Case:
         """A leak that may be released, unless somebody shows or may be given the address (`excepted`: the owner's UID)."""
         claimed = self.record.owner
         doubt = self._unproven_absence(claimed) if isinstance(claimed, ClaimedOwner) else None
+        doubt = doubt or self._unconfirmed()
         if doubt is not None:
             return doubt
         action = Action.RELEASE
         for shower in self.evidence.shown.get(self.address, ()):
-            if not (excepted and shower.uid == excepted) and not self.evidence.apart(shower, self.pool.ref):
+            if not (excepted and shower.uid == excepted) and not self.evidence.apart(
+                shower, self.pool.ref, self.address
+            ):
                 action, message = Action.NONE, f"{message}; kept, since {shower.who} shows the address"
                 break
         for listed in self.evidence.listed.get(self.address, ()):
@@ -632,7 +732,8 @@ class _Case:
     def _min_grace(self, pod: Pod | None) -> int:
         """The owner's terminationGracePeriodSeconds, as far as it, its successor or its StatefulSet tells."""
         memory = self.judge.memory
-        known = [memory.graces.get(self.record.uid, 0), memory.min_graces.get((self.pool.ref, self.record.digest), 0)]
+        named = self.record.uid or f"{self.key[0]}/{self.key[1]}"
+        known = [memory.graces.get(named, 0), memory.min_graces.get((self.pool.ref, self.record.digest), 0)]
         if pod is not None:
             known.append(pod.grace)
         found = self.evidence.stateful_set(*self.key)
@@ -660,7 +761,7 @@ class _Case:
             reason,
             action,
             message,
-            owner=OwnerId("Pod", *self.key, self.record.uid) if parsed else NoOwner(),
+            owner=OwnerId(self._kind, *self.key, self.record.uid) if parsed else NoOwner(),
             interface=self.interface if parsed else self.record.interface,
             record_digest=self.record.digest,
             node=node,
@@ -670,19 +771,24 @@ class _Case:
         )
 
 
-def _party(user: Shower) -> str:
-    """Who holds an address: a pod, or a virtual machine, whose launcher pods share it while it migrates."""
-    return _party_of_pod(user.pod) if user.pod is not None else user.uid
+def _owner_of(user: Shower) -> OwnerId | NoOwner:
+    """A user of an address, as findings name it."""
+    if user.pod is not None:
+        return OwnerId("Pod", *user.pod.key, user.uid)
+    return OwnerId(user.holder.kind.kind, *user.holder.key, user.uid) if user.holder is not None else NoOwner()
 
 
 def _party_of(owner: _Owner, uid: str) -> str:
-    return _party_of_pod(owner.pod) if isinstance(owner, _Present) else uid
-
-
-def _party_of_pod(pod: Pod) -> str:
-    if pod.machine:
-        return f"vmi:{pod.metadata.namespace}/{pod.machine}"
-    return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+    """Who a record's owner is to others that use its address."""
+    match owner:
+        case _Present(pod):
+            return party_of(pod)
+        case _Held(party=party):
+            return party
+        case _Moved(holder):
+            return str(holder)
+        case _:
+            return uid
 
 
 def _statuses(pod: Pod) -> Iterator[ContainerStatus]:

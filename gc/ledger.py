@@ -43,7 +43,7 @@ class Entry(Struct, frozen=True, rename="camel", omit_defaults=True):
     `first_seen` is the first sighting of the record without a proven owner; `last_counted` when its phase began (for
     Sighted: when this verdict and reason began to count); `due_at` when the phase ends, None while it cannot end.
     `min_grace_seconds` is the owner's termination grace, where it was seen. `record` is the record's raw JSON, while it
-    is being released.
+    is being released or is hidden in its pool.
     """
 
     address: str | None
@@ -158,6 +158,8 @@ def _next(previous: Entry | None, finding: Finding, policy: Policy, now: datetim
             return _entry(finding, since, since, Phase.RETAINED, None)
         case (Verdict.LEAKED, _) | (Verdict.DRIFT, Action.REPAIR):
             return _counted(previous, finding, policy, now)
+        case _ if finding.reason in {Reason.BEING_REMOVED, Reason.DELETION_STUCK}:
+            return previous or sighted(finding, now)
         case _:
             return None
 
@@ -198,7 +200,8 @@ def _counted(previous: Entry | None, finding: Finding, policy: Policy, now: date
     if previous.phase is Phase.SIGHTED:
         return _entry(finding, first, now, Phase.COOLDOWN, later(now, policy.cooldown), node=node)
     # A Releasing mark that outlived its sweep is judged anew: it stands where it stood before the mark.
-    return msgspec.structs.replace(previous, phase=Phase.COOLDOWN, node=node, record="")
+    record = previous.record if previous.phase is Phase.COOLDOWN else ""
+    return msgspec.structs.replace(previous, phase=Phase.COOLDOWN, node=node, record=record)
 
 
 def _entry(

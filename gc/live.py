@@ -13,20 +13,35 @@ from poolwarden.cluster.interface import (
     Absent,
     Cluster,
     Complete,
+    Doubt,
     Found,
+    Incomplete,
     Listing,
     NotInstalled,
     Unread,
     Unreadable,
 )
+from poolwarden.gc.read import as_holders, read_holders
 from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.endpoint import Endpoint
-from poolwarden.ipam.inventory import Backend, Inventory
-from poolwarden.ipam.kinds import NODES, PODS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES, Kind
+from poolwarden.ipam.holder import Holder
+from poolwarden.ipam.inventory import Backend, Endpoints, Inventory, NoEndpoints, PodOwners, endpoint_kinds
+from poolwarden.ipam.kinds import (
+    NETWORK_ATTACHMENTS,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    VIRTUAL_MACHINE_INSTANCES,
+    VIRTUAL_MACHINES,
+    Kind,
+)
 from poolwarden.ipam.objects import Machine, Node, Pod, StatefulSet
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 
 Key = tuple[str, str]
+Aside = Mapping[Kind, Listing[Any]]
+"""What stands beside the pools (`Backend.aside`)."""
+NOTHING_ASIDE: Aside = {}
 
 
 class LiveReads:
@@ -48,19 +63,44 @@ class LiveReads:
         kind = self.backend.pool_kind
         return self.cluster.get(kind, self.backend.item_type(kind), name=ref.name, namespace=ref.namespace)
 
-    def decoded_pool(self, raw: bytes) -> Pool:
+    def aside(self) -> Aside:
+        """What stands beside the pools, as it is now."""
+        return {kind: self.cluster.list(kind, self.backend.item_type(kind)) for kind in self.backend.aside}
+
+    def inventory(self, pools: Iterable[Any], aside: Aside) -> Inventory:
+        """Domain objects from decoded pools and what stands beside them."""
+        return self.backend.inventory(
+            {self.backend.pool_kind: tuple(pools), **{kind: listing.items for kind, listing in aside.items()}}
+        )
+
+    def decoded_pool(self, raw: bytes, aside: Aside = NOTHING_ASIDE) -> Pool:
         """A pool from the JSON text that a read or write returned."""
+        item = msgspec.json.decode(raw, type=self.backend.item_type(self.backend.pool_kind))
+        return self.inventory([item], aside).pools[0]
+
+    def everything(self, aside: Aside) -> Inventory | Unread:
+        """All pools of the IPAM as they are now, and what stands beside them as it was read."""
         kind = self.backend.pool_kind
-        return self.backend.inventory({kind: [msgspec.json.decode(raw, type=self.backend.item_type(kind))]}).pools[0]
+        listing: Listing[Any] = self.cluster.list(kind, self.backend.item_type(kind))
+        if listing.unreadable or isinstance(listing.coverage, Incomplete):
+            return Unread(Doubt.BROKEN, f"not all pools of {self.backend.name} can be read")
+        return self.inventory(listing.items, aside)
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """The writes to endpoints; asked only where there is one."""
+        found = self.backend.endpoints
+        assert not isinstance(found, NoEndpoints), "an IPAM without endpoints has none to write"
+        return found
 
     def endpoint(self, key: Key) -> Found[Any] | Absent | Unread:
         """An endpoint as it is now."""
-        kind = self.backend.endpoint_kind
+        kind = self.endpoints.kind
         return self.cluster.get(kind, self.backend.item_type(kind), name=key[1], namespace=key[0])
 
     def decoded_endpoint(self, item: Any) -> Endpoint:
         """The domain object of a decoded endpoint."""
-        return self.backend.inventory({self.backend.endpoint_kind: [item]}).endpoints[0]
+        return self.backend.inventory({self.endpoints.kind: [item]}).endpoints[0]
 
     def edited(self, before: Endpoint, resource_version: str) -> None:
         """Remember our own edit of an endpoint: it is a fence, and must not read as news when we judge again."""
@@ -75,18 +115,19 @@ class LiveReads:
         inventory: Inventory,
         keys: Iterable[Key],
         nodes: Iterable[str],
-        aside: Mapping[Kind, Listing[Any]],
+        aside: Aside,
         *,
         as_judged: bool = True,
     ) -> Snapshot:
         """All that a verdict on these owners (namespace, name) rests on, as it is now.
 
-        `inventory` holds the pools just read, `aside` what else they hang on. The other pools stand beside with their ranges, without records: they tell
-        which NICs are this IPAM's. Pods, endpoints and machines are
-        listed whole, for the veto. With `as_judged`, an endpoint that only we have
-        edited stands as it was judged.
+        `inventory` holds the pools just read, `aside` what else they hang on. The other pools stand beside with their
+        ranges, without records: they tell which NICs are this IPAM's. Pods, endpoints, machines and holders are listed
+        whole, for the veto. With `as_judged`, an endpoint that only we have edited stands as it was judged.
         """
         wanted = sorted(keys)
+        holders = self._holders(wanted)
+        # After the holders: a pod that runs one which is gone was there before it went.
         pods = self.cluster.list(PODS, Pod)
         owners = self._get_all(PODS, Pod, wanted)
         stems = [(namespace, name.rpartition("-")[0]) for namespace, name in wanted]
@@ -94,35 +135,45 @@ class LiveReads:
         was = self.nominated_by
         machines = self._machines(VIRTUAL_MACHINES, was.machines, wanted)
         instances = self._machines(VIRTUAL_MACHINE_INSTANCES, was.machine_instances, wanted)
-        kind = self.backend.endpoint_kind
-        item = self.backend.item_type(kind)
-        listed = self.cluster.list(kind, item)
-        found = _overlaid(listed, self._get_all(kind, item, wanted), wanted, _key_of)
-        endpoints = self.backend.inventory({kind: found.items}).endpoints
+        beside = {kind: listing for kind, listing in aside.items() if kind != NETWORK_ATTACHMENTS}
+        for kind in endpoint_kinds(self.backend):
+            item = self.backend.item_type(kind)
+            beside[kind] = _overlaid(self.cluster.list(kind, item), self._get_all(kind, item, wanted), wanted, _key_of)
+        endpoints = self.backend.inventory(
+            {kind: beside[kind].items for kind in endpoint_kinds(self.backend)}
+        ).endpoints
         seen = tuple(map(self._before_our_edit, endpoints)) if as_judged else endpoints
         owners_nodes = {endpoint.node for endpoint in endpoints if endpoint.key in set(wanted)}
         where = {*nodes, *owners_nodes, *(pod.spec.node_name for pod in owners.items)}
         pools = (*inventory.pools, *self._other_pools({pool.ref for pool in inventory.pools}))
         return Snapshot(
-            inventories=(Inventory(inventory.ipam, pools, seen),),
+            inventories=(Inventory(inventory.ipam, pools, seen, inventory.reservations),),
             coverage={
                 self.backend.pool_kind: was.coverage[self.backend.pool_kind],
-                kind: found.coverage,
-                **{which: listing.coverage for which, listing in aside.items()},
+                **{kind: listing.coverage for kind, listing in beside.items()},
             },
             unreadable={
                 self.backend.pool_kind: was.unreadable.get(self.backend.pool_kind, ()),
-                kind: found.unreadable,
-                **{which: listing.unreadable for which, listing in aside.items()},
+                **{kind: listing.unreadable for kind, listing in beside.items()},
             },
             pods=_overlaid(pods, owners, wanted, _key_of),
             stateful_sets=stateful_sets,
             machines=machines,
             machine_instances=instances,
             nodes=self._nodes(self.cluster.list(NODES, Node), where),
-            attachments=was.attachments,
+            attachments=aside.get(NETWORK_ATTACHMENTS, was.attachments),
             memory=was.memory,
+            holders=holders,
         )
+
+    def _holders(self, keys: Sequence[Key]) -> Mapping[Kind, Listing[Holder]]:
+        """All owners that are no pods, for the veto; of this IPAM those of these names read once more, one by one."""
+        listed = dict(read_holders(self.cluster))
+        owners = self.backend.owners
+        if not isinstance(owners, PodOwners):
+            now = as_holders(owners, self._get_all(owners.kind, self.backend.item_type(owners.kind), keys))
+            listed[owners.kind] = _overlaid(listed[owners.kind], now, keys, lambda holder: holder.key)
+        return listed
 
     def _nodes(self, listed: Listing[Node], names: Iterable[str]) -> Listing[Node]:
         keys = [("", name) for name in sorted(names)]

@@ -2,15 +2,17 @@
 
 Every entry that comes here was marked Releasing, and the mark persisted. Order of one try: the pool is read; then the
 owners, their endpoints, what may retain them and the nodes; the same judge that nominated the records judges them
-again on that evidence alone; endpoints go first; then one write takes all approved records out of the pool, naming the
-resourceVersion that was read. Where we die between any two of these calls, a record is left that is found again: an
-endpoint never outlives its record.
+again on that evidence alone; endpoints go first; then one write takes all approved records out of the pool, naming what
+was read; reservations go last. Where we die between any two of these calls, a record is left that is found again: an
+endpoint never outlives its record, and a reservation without a record blocks its address until it is found.
+
+An IPAM that hands an owner of the same name its record without a write (`Backend.hiding`) is released from in two steps:
+when cooldown begins the record is hidden under compare-and-swap, and its owner read again; only a hidden one is taken out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +22,6 @@ from poolwarden.cluster.interface import (
     Deleted,
     Failed,
     Found,
-    Listing,
     Outdated,
     Unread,
     WriteOutcome,
@@ -29,14 +30,14 @@ from poolwarden.cluster.interface import (
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry
-from poolwarden.gc.live import Key, LiveReads
+from poolwarden.gc.live import Aside, Key, LiveReads
 from poolwarden.gc.pacing import VERIFY, WRITE, tries
 from poolwarden.gc.policy import Policies
 from poolwarden.gc.repair import Done, NotDone, remove_endpoint, take_out, write
+from poolwarden.gc.reserving import reserve, unreserve
 from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.endpoint import Endpoint
-from poolwarden.ipam.inventory import Inventory, Stale
-from poolwarden.ipam.kinds import Kind
+from poolwarden.ipam.inventory import Hiding, Inventory, NoHiding, Stale
 from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable
 from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
 
@@ -48,6 +49,7 @@ class Outcome(StrEnum):
     """What became of a marked record."""
 
     RELEASED = "Released"
+    HIDDEN = "Hidden"  # marked in its pool, so that its cooldown can begin
     GONE = "Gone"  # the record had changed or was not there any more
     KEPT = "Kept"  # the live reads say otherwise: the clock starts anew
     DEFERRED = "Deferred"  # the live reads could not tell, or the pool's guard has changed: the clock stands
@@ -57,13 +59,17 @@ class Outcome(StrEnum):
 
 
 class Result(Struct, frozen=True):
-    """One marked record's fate. `raw` is the record as it was taken out; `unread` tells that a read failed."""
+    """One marked record's fate.
+
+    `raw` is the record as it was taken out; `unread` tells that a read failed, `left` what beside it could not be done.
+    """
 
     entry: Entry
     outcome: Outcome
     message: str
     raw: bytes = b""
     unread: bool = False
+    left: str = ""
 
 
 class Kept(Struct, frozen=True):
@@ -100,6 +106,7 @@ class _Live(Struct, frozen=True):
     raw: bytes
     records: Mapping[str, Record]
     snapshot: Snapshot
+    aside: Aside
 
 
 class _Attempt(Struct, frozen=True):
@@ -156,6 +163,10 @@ class Releaser:
         results += blocked
         if not ready:
             return _Attempt(tuple(results))
+        hiding = self.live.backend.hiding
+        if not isinstance(hiding, NoHiding) and not all(case.record.hidden for case in ready):
+            attempt = self._hide(hiding, live, ready)
+            return _Attempt((*results, *attempt.results), attempt.left, attempt.why)
         left = tuple(case.entry for case in ready)
         change = self.live.backend.without_records(live.raw, [case.record for case in ready])
         if isinstance(change, Stale):
@@ -176,6 +187,80 @@ class Releaser:
             case Absent() | Deleted():
                 return [Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready]
 
+    # --- hiding first, where an IPAM needs it ---------------------------------------------------------------------
+
+    def _hide(self, hiding: Hiding, live: _Live, ready: Sequence[_Case]) -> _Attempt:
+        """Mark records, then read their owners again: one that was there all the time gets its record back."""
+        bare = [case for case in ready if not case.record.hidden]
+        results = [
+            Result(case.entry, Outcome.DEFERRED, "a pool is written once a sweep")
+            for case in ready
+            if case.record.hidden
+        ]
+        left = tuple(case.entry for case in bare)
+        change = hiding.hide(live.raw, [case.record for case in bare])
+        if isinstance(change, Stale):
+            return _Attempt(tuple(results), left, change.message)
+        match write(self.live, change):
+            case Outdated(message):
+                return _Attempt(tuple(results), left, message)
+            case Written(raw):
+                return _Attempt((*results, *self._hidden(live, bare, raw)))
+            case Failed(message=message, uncertain=uncertain):
+                # If it was made after all, its cooldown must not be shorter for it: the mark tells when it began.
+                outcome = Outcome.UNVERIFIED if uncertain else Outcome.FAILED
+                return _Attempt((*results, *(Result(case.entry, outcome, message) for case in bare)))
+            case Absent() | Deleted():
+                return _Attempt((*results, *(Result(case.entry, Outcome.GONE, "the pool is gone") for case in bare)))
+
+    def _hidden(self, live: _Live, cases: Sequence[_Case], raw: bytes) -> list[Result]:
+        """What became of records that were just marked. The mark alone does no harm, so doubt leaves it."""
+        pool = self.live.decoded_pool(raw, live.aside)
+        keys = _owner_keys(case.record for case in cases)
+        nodes = {case.entry.node for case in cases}
+        findings = self._judged(self.live.snapshot(Inventory(live.ref.ipam, (pool,)), keys, nodes, live.aside))
+        needed = {
+            case.record.digest: finding.message
+            for case in cases
+            if (finding := findings.get((live.ref, case.record.digest))) is not None
+            and finding.verdict is Verdict.IN_USE
+        }
+        back = self.show(live.ref, [case.record for case in cases if case.record.digest in needed])
+        return [self._hidden_result(case, needed.get(case.record.digest, ""), back) for case in cases]
+
+    @staticmethod
+    def _hidden_result(case: _Case, needed: str, back: Done | NotDone) -> Result:
+        if not needed:
+            return Result(case.entry, Outcome.HIDDEN, case.finding.message)
+        if isinstance(back, Done):
+            return Result(case.entry, Outcome.RESTORED, needed, case.record.raw)
+        return Result(
+            case.entry, Outcome.UNVERIFIED, f"its mark should be taken off ({needed}), but was not: {back.why}"
+        )
+
+    def show(self, ref: PoolRef, records: Sequence[Record]) -> Done | NotDone:
+        """Take our mark off records that are needed after all."""
+        hiding = self.live.backend.hiding
+        if not records or isinstance(hiding, NoHiding):
+            return Done()
+        why = "the program is stopping"
+        for _ in tries(WRITE, self.wait):
+            found = self.live.pool(ref)
+            if isinstance(found, Absent):
+                return Done()
+            if isinstance(found, Unread):
+                why = found.message
+                continue
+            change = hiding.show(found.raw, records)
+            if isinstance(change, Stale):
+                return NotDone(change.message)
+            match write(self.live, change):
+                case Written() | Absent() | Deleted():
+                    return Done()
+                case Outdated(message) | Failed(message=message):
+                    why = message
+        return NotDone(why)
+
     # --- live reads -----------------------------------------------------------------------------------------------
 
     def _read(self, ref: PoolRef, entries: Sequence[Entry], beside: Sequence[PoolRef]) -> _Live | _Attempt:
@@ -187,9 +272,8 @@ class Releaser:
         if isinstance(found, Unread) or unread:
             return _Attempt(tuple(Result(entry, Outcome.DEFERRED, unread[0], unread=True) for entry in entries))
         items = [found.item, *(other.item for other in others if isinstance(other, Found))]
-        aside = self._aside()
-        backend = self.live.backend
-        inventory = backend.inventory({backend.pool_kind: items, **{kind: item.items for kind, item in aside.items()}})
+        aside = self.live.aside()
+        inventory = self.live.inventory(items, aside)
         pool = inventory.pools[0]
         wanted = {entry.record_digest for entry in entries}
         records = {record.digest: record for record in pool.readable_records if record.digest in wanted}
@@ -197,17 +281,13 @@ class Releaser:
         # Another pool's record of the same address is judged as well, so its owner must be known as well.
         same = [record for each in inventory.pools for record in each.readable_records if record.address in addresses]
         nodes = {entry.node for entry in entries}
-        return _Live(ref, found.raw, records, self.live.snapshot(inventory, _owner_keys(same), nodes, aside))
+        snapshot = self.live.snapshot(inventory, _owner_keys(same), nodes, aside)
+        return _Live(ref, found.raw, records, snapshot, aside)
 
     def _another(self, ref: PoolRef, raw: bytes) -> bool:
         """Whether a pool was deleted and made anew since it was judged: its records were not."""
         judged = (pool for inventory in self.live.nominated_by.inventories for pool in inventory.pools)
         return all(pool.uid != self.live.decoded_pool(raw).uid for pool in judged if pool.ref == ref)
-
-    def _aside(self) -> dict[Kind, Listing[Any]]:
-        return {
-            kind: self.live.cluster.list(kind, self.live.backend.item_type(kind)) for kind in self.live.backend.aside
-        }
 
     def _condemn(self, live: _Live, entries: Sequence[Entry]) -> tuple[list[Result], list[_Case]]:
         """Those entries whose record is unchanged and whose verdict and reason still hold; the others' fate."""
@@ -321,16 +401,22 @@ class Releaser:
             fates = self._fates(ref, gone)
             if not any(isinstance(fate, _Unclear) for fate in fates.values()):
                 break
-        results = []
+        results: list[Result] = []
+        out: list[Record] = []
         for entry, record in gone:
             match fates.get(record.digest, _Unclear("the program is stopping")):
                 case _StaysOut():
+                    out.append(record)
                     results.append(Result(entry, Outcome.RELEASED, messages[record.digest], record.raw))
                 case _Unclear(why):
                     results.append(Result(entry, Outcome.UNVERIFIED, f"taken out, but not verified: {why}"))
                 case _ComesBack(why):
                     results.append(self._put_back(ref, entry, record, why))
-        return results
+        left = unreserve(self.live, ref, out)
+        told = next((at for at, result in enumerate(results) if result.outcome is Outcome.RELEASED), 0)
+        return [
+            msgspec.structs.replace(item, left=left) if at == told and left else item for at, item in enumerate(results)
+        ]
 
     def _fates(self, ref: PoolRef, gone: Sequence[tuple[Entry, Record]]) -> "dict[str, _Fate]":
         """The same judge, as if the records were still there: who would need one of them?"""
@@ -339,14 +425,15 @@ class Releaser:
             return {record.digest: _Unclear(found.message) for _, record in gone}
         if isinstance(found, Absent) or self._another(ref, found.raw):
             return {record.digest: _StaysOut() for _, record in gone}
-        pool = self.live.decoded_pool(found.raw)
+        aside = self.live.aside()
+        pool = self.live.decoded_pool(found.raw, aside)
         if isinstance(pool.records, RecordsUnreadable):
             return {record.digest: _Unclear(pool.records.problem) for _, record in gone}
         taken = {record.address for record in pool.readable_records}
         virtual = msgspec.structs.replace(pool, records=(*pool.readable_records, *(record for _, record in gone)))
         nodes = {entry.node for entry, _ in gone}
         keys = _owner_keys(record for _, record in gone)
-        snapshot = self.live.snapshot(Inventory(ref.ipam, (virtual,)), keys, nodes, self._aside(), as_judged=False)
+        snapshot = self.live.snapshot(Inventory(ref.ipam, (virtual,)), keys, nodes, aside, as_judged=False)
         findings = self._judged(snapshot)
         evidence = Evidence(snapshot, self.live.backend, self.live.cluster.now())
         fates: dict[str, _Fate] = {}
@@ -406,6 +493,14 @@ def restore(
     live: LiveReads, ref: PoolRef, address: str, record: bytes, wait: Callable[[float], bool]
 ) -> Done | NotDone:
     """Put a released record back into its pool while the address has none."""
+    # Before the record: an address without a reservation may be handed out by another pool of its network.
+    reserved = reserve(live, ref, live.backend.record(address, record))
+    return reserved if isinstance(reserved, NotDone) else _record_again(live, ref, address, record, wait)
+
+
+def _record_again(
+    live: LiveReads, ref: PoolRef, address: str, record: bytes, wait: Callable[[float], bool]
+) -> Done | NotDone:
     why = "the program is stopping"
     uncertain = False
     for _ in tries(WRITE, wait):
@@ -415,9 +510,7 @@ def restore(
         if isinstance(found, Unread):
             why = found.message
             continue
-        if uncertain and any(
-            r.address == address and r.raw == record for r in live.decoded_pool(found.raw).readable_records
-        ):
+        if uncertain and any(_is(r, address, record) for r in live.decoded_pool(found.raw).readable_records):
             return Done()  # our own write, whose answer was lost
         change = live.backend.with_record(found.raw, ref, address, record)
         if isinstance(change, Stale):
@@ -432,6 +525,11 @@ def restore(
             case Absent() | Deleted():
                 return NotDone(f"pool {ref.name} is gone")
     return NotDone(why)
+
+
+def _is(record: Record, address: str, raw: bytes) -> bool:
+    """Whether a record is that of the address, and says the same (the API server may order its members otherwise)."""
+    return record.address == address and msgspec.json.decode(record.raw) == msgspec.json.decode(raw)
 
 
 def _owner_key(record: Record) -> Key:

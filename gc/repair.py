@@ -5,7 +5,7 @@ read until it is seen gone. So an agent that writes a re-created pod's endpoint 
 fail on an object that vanished under it ("Precondition failed: UID in precondition").
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Any
@@ -18,9 +18,9 @@ from poolwarden.cluster.interface import (
     Deleted,
     Failed,
     Found,
-    Incomplete,
     Listing,
     Outdated,
+    PatchType,
     Unread,
     Unreadable,
     WriteOutcome,
@@ -30,11 +30,11 @@ from poolwarden.gc.drift import shown_by_nic
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry, digest_of
-from poolwarden.gc.live import Key, LiveReads
+from poolwarden.gc.live import NOTHING_ASIDE, Key, LiveReads
 from poolwarden.gc.policy import Policies
 from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.inventory import Change, Inventory, Stale
-from poolwarden.ipam.pool import Pool, PoolRef
+from poolwarden.ipam.pool import PoolRef
 from poolwarden.ipam.verdict import Action, Finding, Reason
 
 _Edit = Callable[[bytes], Change | Stale]
@@ -75,7 +75,7 @@ def remove_endpoint(live: LiveReads, endpoint: Endpoint) -> Done | NotDone:
 
 
 def _drop_finalizer(live: LiveReads, endpoint: Endpoint, raw: bytes) -> Done | NotDone:
-    change = live.backend.without_finalizer(raw)
+    change = live.endpoints.without_finalizer(raw)
     if isinstance(change, Stale):
         return NotDone(change.message)
     outcome = write(live, change)
@@ -98,13 +98,18 @@ def take_out(live: LiveReads, endpoint: Endpoint, addresses: AbstractSet[str]) -
         left = live.decoded_endpoint(now.item)
         if live.is_our_edit(left) and not any(item.address in addresses for item in left.addresses):
             return Done()
-    return _edit(live, endpoint, lambda raw: live.backend.without_items(raw, endpoint.owner_uid, addresses))
+    return _edit(live, endpoint, lambda raw: live.endpoints.without_items(raw, endpoint.owner_uid, addresses))
 
 
 def write(live: LiveReads, change: Change) -> WriteOutcome:
     """Make a conditional write."""
     return live.cluster.patch(
-        change.kind, change.body, name=change.name, namespace=change.namespace, subresource=change.subresource
+        change.kind,
+        change.body,
+        name=change.name,
+        namespace=change.namespace,
+        subresource=change.subresource,
+        type=PatchType.MERGE if isinstance(change.body, Mapping) else PatchType.JSON,
     )
 
 
@@ -169,10 +174,12 @@ def repair(
 
     `ask` says why a pool must not be written now ("" if it may): each pool that the endpoint draws from is asked.
     """
-    pools = _pools_now(live, ref)
-    if isinstance(pools, NotDone):
-        return Repair(entry, RepairOutcome.DEFERRED, pools.why)
-    snapshot = live.snapshot(Inventory(ref.ipam, pools), {key}, {entry.node}, {})
+    # An endpoint may go only if no pool at all records its owner.
+    everything = live.everything(NOTHING_ASIDE)
+    if isinstance(everything, Unread):
+        return Repair(entry, RepairOutcome.DEFERRED, everything.message)
+    pools = everything.pools
+    snapshot = live.snapshot(Inventory(ref.ipam, pools), {key}, {entry.node}, NOTHING_ASIDE)
     now = live.cluster.now()
     findings = [
         f for f in judge(snapshot, policies, now) if digest_of(f) == entry.record_digest and f.reason == entry.reason
@@ -208,25 +215,16 @@ def _keys(listing: Listing[Any]) -> set[Key]:
     return _named(listing.unreadable)
 
 
-def _pools_now(live: LiveReads, ref: PoolRef) -> tuple[Pool, ...] | NotDone:
-    """All pools of the IPAM, listed once more: an endpoint may go only if no pool at all records its owner."""
-    kind = live.backend.pool_kind
-    listing: Listing[object] = live.cluster.list(kind, live.backend.item_type(kind))
-    if listing.unreadable or isinstance(listing.coverage, Incomplete):
-        return NotDone(f"not all pools of {ref.ipam} can be read")
-    return live.backend.inventory({kind: listing.items}).pools
-
-
 def _mend(live: LiveReads, evidence: Evidence, endpoint: Endpoint, finding: Finding) -> Done | NotDone:
     if finding.reason in {Reason.ENDPOINT_STALE, Reason.ENDPOINT_ORPHAN}:
         return remove_endpoint(live, endpoint)
     shown = shown_by_nic(evidence.nics(evidence.pods[endpoint.key]))
     if finding.reason is Reason.INTERFACE_EMPTY:
         names = {finding.address: shown[finding.address]} if finding.address in shown else {}
-        return _edit(live, endpoint, lambda raw: live.backend.with_interfaces(raw, endpoint.owner_uid, names))
+        return _edit(live, endpoint, lambda raw: live.endpoints.with_interfaces(raw, endpoint.owner_uid, names))
     nic = {address for address, name in shown.items() if name == finding.interface}
     return _edit(
         live,
         endpoint,
-        lambda raw: live.backend.without_duplicates(raw, endpoint.owner_uid, finding.interface, nic),
+        lambda raw: live.endpoints.without_duplicates(raw, endpoint.owner_uid, finding.interface, nic),
     )

@@ -6,10 +6,11 @@ from datetime import datetime
 from msgspec import Struct
 
 from poolwarden.cluster.interface import Complete, Coverage, Incomplete, Listing, NotInstalled, Partial, Unreadable
+from poolwarden.ipam.holder import Holder
 from poolwarden.ipam.inventory import Inventory
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Machine, NetworkAttachment, Node, Pod, StatefulSet
-from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.pool import PoolRef, Record
 
 RecordKey = tuple[PoolRef, str]
 """A pool and a record's digest."""
@@ -21,8 +22,9 @@ class Memory(Struct, frozen=True):
     By record: `first_seen`, the first sighting without a proven owner; `absent_since`, since when a retained record's
     owner has been absent; `nodes`, where its owner ran; `min_graces`, its termination grace in seconds; `held`, those
     that an operator restored; `fenced`, those whose item we took out of a live pod's endpoint. By pool and node name:
-    `nodes_gone` and `nodes_silent`, since when. By pod UID, from this process alone: `graces` and `node_of`; by node
-    name `vanished`: nodes that were there at an earlier sweep of this process.
+    `nodes_gone` and `nodes_silent`, since when. By pod UID, from this process alone: `graces` (by namespace/name as well,
+    for records without a UID) and `node_of`; by node name `vanished`: nodes that were there at an earlier sweep of this
+    process.
     """
 
     first_seen: Mapping[RecordKey, datetime] = {}
@@ -41,8 +43,9 @@ class Memory(Struct, frozen=True):
 class Snapshot(Struct, frozen=True):
     """All evidence, in the order in which it was read: pools, endpoints, owners, what may retain them, nodes.
 
-    `coverage` and `unreadable` speak of the kinds of pools and endpoints; the listings carry their own. `later` are the
-    records (address -> UID) of pools that were read once more, after the pods.
+    `coverage` and `unreadable` speak of the kinds of pools and endpoints; the listings carry their own. `holders` are the
+    owners that are no pods, of every IPAM, by kind. `later` are the records, by address, of pools that were read once
+    more, after the pods.
     """
 
     inventories: tuple[Inventory, ...]
@@ -55,7 +58,8 @@ class Snapshot(Struct, frozen=True):
     nodes: Listing[Node]
     attachments: Listing[NetworkAttachment]
     memory: Memory = Memory()
-    later: Mapping[PoolRef, Mapping[str, str]] = {}
+    later: Mapping[PoolRef, Mapping[str, Record]] = {}
+    holders: Mapping[Kind, Listing[Holder]] = {}
 
 
 def covers(coverage: Coverage, namespace: str) -> bool:

@@ -48,6 +48,8 @@ def count(pool: Pool, findings: Iterable[Finding], cooling: AbstractSet[str]) ->
                 cooldown.add(address)
         elif finding.verdict is Verdict.CONFLICT:
             unknown.add(address)
+        elif finding.verdict is Verdict.IN_USE:
+            recorded.add(address)  # claimed by a controller, and in use without a record
     cooldown -= unknown
     used = len(recorded | unknown)
     return States(size, used - len(unknown) - len(cooldown), len(unknown), len(cooldown), size - used)

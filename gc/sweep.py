@@ -33,12 +33,13 @@ from poolwarden.gc.live import LiveReads
 from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releaser, Result
-from poolwarden.gc.repair import Repair, RepairOutcome, repair
+from poolwarden.gc.repair import NotDone, Repair, RepairOutcome, repair
+from poolwarden.gc.reserving import mend_reservation
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
-from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId
+from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Reason
 
 log = structlog.get_logger()
 
@@ -107,7 +108,7 @@ class Sweep:
         """Sweep all pools once."""
         judged = examine(self.cluster, self.settings.default, self.settings.ipams, self.recollection)
         self.problems += judged.problems
-        self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
+        self._live_uids = _live_uids(judged.snapshot)
         courses: list[Course] = []
         if judged.snapshot.pods.items:
             findings = by_pool(judged.findings)
@@ -137,11 +138,15 @@ class Sweep:
 
     def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> Result | NotReleased:
         """Release one judged record now, by hand: marked, condemned by live reads, verified and written down like any."""
-        self._live_uids = frozenset(pod.metadata.uid for pod in judged.snapshot.pods.items)
+        self._live_uids = _live_uids(judged.snapshot)
         course = course_of(judged, pool, by_pool(judged.findings)[pool.ref])
-        course.take(finding, judged.at)
-        self._mark([course])
-        self._act(judged, [course])
+        for _ in range(2):  # an IPAM whose records must be hidden first takes two steps
+            self.released.clear()
+            course.take(finding, judged.at)
+            self._mark([course])
+            self._act(judged, [course])
+            if not any(result.outcome is Outcome.HIDDEN for _, result in self.released):
+                break
         digest = finding.record_digest
         fate = next((result for _, result in self.released if result.entry.record_digest == digest), None)
         return fate or NotReleased("; ".join(self.problems) or "nothing was done")
@@ -178,6 +183,8 @@ class Sweep:
 
     def _write_status(self, course: Course) -> bool:
         """Make the guard if there is none, and its status what this sweep found; whether it now stands so."""
+        if course.guard is None and BACKENDS[course.pool.ref.ipam].many_pools and not course.has_news:
+            return True
         if course.guard is None:
             made = self.cluster.create(POOL_GUARDS, new_guard(course.pool.ref))
             if not isinstance(made, Written):
@@ -224,7 +231,9 @@ class Sweep:
                     self._act_on(course, releaser, beside.get(course.pool.ref, set()))
 
     def _has_work(self, course: Course) -> bool:
-        return bool(course.marked or (course.vanished and course.policy.may_release(self.settings.ceiling)))
+        return bool(
+            course.marked or course.revived or (course.vanished and course.policy.may_release(self.settings.ceiling))
+        )
 
     def _objection(self, course: Course) -> Objection:
         """What keeps us from writing to a pool on marks that were set under its guard's settings."""
@@ -245,6 +254,7 @@ class Sweep:
         ref = course.pool.ref
         findings = {entry.record_digest: finding for entry, finding in course.due}
         records = [e for e in course.marked if findings[e.record_digest].action is Action.RELEASE]
+        self._revive(course, releaser)
         for result in self._finish(course, releaser):
             self._settle(course, result)
         for result in releaser.release(ref, records, sorted(beside)) if records else ():
@@ -253,7 +263,8 @@ class Sweep:
             finding = findings[entry.record_digest]
             if finding.action is Action.REPAIR:
                 namespace, _, name = finding.subject.partition("/")
-                done = repair(
+                mend = mend_reservation if finding.reason is Reason.RESERVATION_ORPHAN else repair
+                done = mend(
                     releaser.live,
                     releaser.policies,
                     ref,
@@ -264,6 +275,17 @@ class Sweep:
                 self._settle_repair(course, done)
         if not course.superseded and not self._write_status(course):
             self.problems.append(f"{ref.name}: what was done could not be written down; the next sweep finds it")
+
+    def _revive(self, course: Course, releaser: Releaser) -> None:
+        """Take our mark off records whose owner lives after all: no other write of the pool waits for it."""
+        if not course.revived or course.by_hand or releaser.ask(course.pool.ref).why:
+            return
+        done = releaser.show(course.pool.ref, course.revived)
+        names = ", ".join(record.address or record.key for record in course.revived)
+        if isinstance(done, NotDone):
+            self.problems.append(f"{course.pool.ref.name}: the marks of {names} could not be taken off: {done.why}")
+        else:
+            self._tell(course, NoticeReason.ADDRESS_RESTORED, f"{names}: its owner lives, so our mark was taken off")
 
     def _finish(self, course: Course, releaser: Releaser) -> list[Result]:
         """Releases that were made, but never verified, since their sweep ended first: verify them now."""
@@ -279,7 +301,11 @@ class Sweep:
         entry = result.entry
         self.released.append((course.pool.ref, result))
         self._log("release", course, entry, result.outcome, result.message)
+        if result.left:
+            self.problems.append(f"{course.pool.ref.name}: {entry.address} was released, but {result.left}")
         match result.outcome:
+            case Outcome.HIDDEN:
+                course.hidden(entry, self.cluster.now().replace(microsecond=0))
             case Outcome.RELEASED:
                 course.settled(entry, released=self._released(entry, result), left_pool=True)
                 self._tell(course, NoticeReason.ADDRESS_RELEASED, f"{entry.address} released: {result.message}", entry)
@@ -405,6 +431,12 @@ class Sweep:
             first_seen=entry.first_seen.isoformat(),
             detail=detail,
         )
+
+
+def _live_uids(snapshot: Snapshot) -> frozenset[str]:
+    """The UIDs of all pods and holders that exist."""
+    holders = (holder.uid for listing in snapshot.holders.values() for holder in listing.items)
+    return frozenset((*(pod.metadata.uid for pod in snapshot.pods.items), *holders))
 
 
 def _kept(snapshot: Snapshot, courses: Iterable[Course]) -> Kept:

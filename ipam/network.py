@@ -5,7 +5,7 @@ Group's specification §4.2. Parsing returns what was read or why it cannot be r
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -166,6 +166,7 @@ class Plumbing(Struct, frozen=True, gc=False):
         master: the first that is named, "" if none is, or if the key is spelled in a way that not every plugin reads: by
             its master a network is proven to be another one, and what it shows no longer vetoed.
         pools: names in the IPAM's own settings.
+        static: addresses, canonical, that the IPAM's own settings give to every NIC; no pool records them.
         silent: it leaves open whose addresses a NIC gets: its main plugin names no IPAM, or hands on to another one
             (flannel's `delegate`), whose settings may come from elsewhere. What `ipams` holds is used nevertheless.
     """
@@ -173,6 +174,7 @@ class Plumbing(Struct, frozen=True, gc=False):
     ipams: frozenset[str] = frozenset()
     master: str = ""
     pools: frozenset[str] = frozenset()
+    static: frozenset[str] = frozenset()
     readable: bool = True
     silent: bool = False
 
@@ -207,8 +209,18 @@ def parse_plumbing(config: str) -> Plumbing:
         ipams=frozenset(kind for kind in kinds if isinstance(kind, str)),
         master=masters[0] if masters and plain else "",
         pools=frozenset(name for names in lists for name in names if isinstance(name, str)),
+        static=frozenset(_static(settings)),
         silent=_is_silent([go_keys(plugin) for plugin in plugins]),
     )
+
+
+def _static(settings: list[dict[str, Any]]) -> Iterator[str]:
+    """The `addresses` of IPAM settings, in the form that CNI's static plugin, and whereabouts, take."""
+    for addresses in (value for ipam in settings for value in _spelled(ipam, "addresses") if isinstance(value, list)):
+        for item in addresses:
+            text = item.get("address") if isinstance(item, dict) else None
+            if isinstance(text, str):
+                yield from addresses_in(text)
 
 
 def _spelled(settings: Mapping[str, Any], key: str) -> list[Any]:

@@ -44,6 +44,12 @@ class PodAnnotations(Struct, frozen=True, gc=False):
     mirror: str | None = field(name=MIRROR, default=None)
 
 
+class PodLabels(Struct, frozen=True, gc=False):
+    """The label that says which Neon VM a pod runs; None where the pod has none of that name."""
+
+    neon_machine: str | None = field(name="vm.neon.tech/name", default=None)
+
+
 class Metadata(Struct, frozen=True, rename="camel", gc=False):
     """metav1.ObjectMeta, as far as it identifies an object."""
 
@@ -66,6 +72,7 @@ class PodMetadata(Struct, frozen=True, rename="camel", gc=False):
     creation_timestamp: Timestamp | None = None
     deletion_timestamp: Timestamp | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
+    labels: PodLabels | None = None
     annotations: PodAnnotations | None = None
 
 

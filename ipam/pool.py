@@ -36,7 +36,9 @@ class Record(Struct, frozen=True, gc=False):
     """One entry of a pool.
 
     `address` is canonical, None if the key is no address. `uid` and `interface` are "" where the IPAM stores none.
-    `raw` is the entry's value as JSON text, `digest` a short hash of key and value.
+    `raw` is the entry's value as JSON text, `digest` a short hash of everything in it. `lost` tells that the IPAM has
+    lost the address, though the owner may still use it; `hidden` that the entry carries our mark, by which its IPAM does
+    not find it for an owner of the same name (`raw` and `digest` are those of the entry without the mark).
     """
 
     key: str
@@ -46,6 +48,14 @@ class Record(Struct, frozen=True, gc=False):
     interface: str
     raw: bytes
     digest: str
+    lost: bool = False
+    hidden: bool = False
+
+    def names(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether it is recorded for that owner: by UID, or by name where the IPAM stores no UID."""
+        if self.uid:
+            return self.uid == uid
+        return isinstance(self.owner, ClaimedOwner) and (self.owner.namespace, self.owner.name) == (namespace, name)
 
 
 class RecordsUnreadable(Struct, frozen=True, gc=False):
@@ -57,8 +67,25 @@ class RecordsUnreadable(Struct, frozen=True, gc=False):
 class PoolFlaw(Struct, frozen=True, gc=False):
     """Something wrong with the pool itself: a range that hands out nothing, a count that differs."""
 
-    kind: Literal["RangeInvalid", "CountMismatch"]
+    kind: Literal["RangeInvalid", "CountMismatch", "AttachmentMissing"]
     message: str
+
+
+class Leaving(Struct, frozen=True, gc=False):
+    """An address that the IPAM is taking out of the pool, and a short hash of its entry."""
+
+    address: str
+    digest: str
+
+
+class Removals(Struct, frozen=True, tag=True, gc=False):
+    """The IPAM itself tells when a pod's NIC is gone: `confirmed` are the UIDs of pods of which it has said so."""
+
+    confirmed: frozenset[str]
+
+
+class NoRemovals(Struct, frozen=True, tag=True, gc=False):
+    """The IPAM tells nothing of the kind; that the pod is gone is proof enough."""
 
 
 class Pool(Struct, frozen=True, gc=False):
@@ -66,6 +93,15 @@ class Pool(Struct, frozen=True, gc=False):
 
     `configured` are its own ranges, `ranges` what it can hand out of them (less excludes and reservations).
     `networks` are the NetworkAttachmentDefinitions that it is bound to, as namespace/name or name, empty if none is named.
+
+    Attributes:
+        network: what the IPAM's own configuration calls its network ("" for the unnamed one): pools of networks of
+            different names are isolated from each other.
+        reserves: whether a reservation beside each record keeps other pools of the network off its address.
+        node: where all its owners run, "" if they run anywhere.
+        ambiguous: why its offsets mean different addresses to different versions of the IPAM, "" if they do not.
+        claimed: addresses that a controller gives to owners without a record; only the owners' status tells to whom.
+        leaving: addresses that are being taken away from it.
     """
 
     ref: PoolRef
@@ -76,6 +112,13 @@ class Pool(Struct, frozen=True, gc=False):
     records: tuple[Record, ...] | RecordsUnreadable
     flaws: tuple[PoolFlaw, ...] = ()
     networks: tuple[str, ...] = ()
+    network: str = ""
+    reserves: bool = False
+    node: str = ""
+    ambiguous: str = ""
+    removals: Removals | NoRemovals = NoRemovals()
+    claimed: AddressSet = AddressSet()
+    leaving: tuple[Leaving, ...] = ()
 
     @property
     def readable_records(self) -> tuple[Record, ...]:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 
 from poolwarden.ipam.inventory import Backend
+from poolwarden.ipam.neon import Neon
 from poolwarden.ipam.spiderpool import Spiderpool
+from poolwarden.ipam.terway import Terway
+from poolwarden.ipam.whereabouts import Whereabouts
 
-BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (Spiderpool(),)}
+BACKENDS: Mapping[str, Backend] = {backend.name: backend for backend in (Spiderpool(), Whereabouts(), Neon(), Terway())}

@@ -17,7 +17,19 @@ from msgspec import Raw, Struct, field
 
 from poolwarden.ipam.address import AddressError, canonical, canonical_host
 from poolwarden.ipam.endpoint import Endpoint, EndpointAddress, EndpointItem
-from poolwarden.ipam.inventory import Change, Inventory, Stale
+from poolwarden.ipam.inventory import (
+    Change,
+    Endpoints,
+    Hiding,
+    Holders,
+    Inventory,
+    NoEndpoints,
+    NoHiding,
+    NoReservations,
+    PodOwners,
+    Reservations,
+    Stale,
+)
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.network import UNDECODABLE, addresses_in
 from poolwarden.ipam.objects import Metadata, Pod
@@ -165,75 +177,10 @@ class _Entry(Struct, frozen=True, rename="camel", gc=False):
 _ENTRY = msgspec.json.Decoder(_Entry)
 
 
-class Spiderpool:
-    """The Spiderpool backend."""
+class SpiderEndpoints:
+    """SpiderEndpoints, and the writes to them."""
 
-    name = NAME
-    pool_kind = POOLS
-    endpoint_kind = ENDPOINTS
-    aside: tuple[Kind, ...] = (RESERVATIONS,)
-    status_kinds: tuple[Kind, ...] = (POOLS,)
-    keeps_addresses = True
-    ipam_types = frozenset({"spiderpool"})
-
-    _types: Mapping[Kind, type[Any]] = {
-        POOLS: SpiderIPPool,
-        ENDPOINTS: SpiderEndpoint,
-        RESERVATIONS: SpiderReservedIP,
-    }
-
-    def item_type(self, kind: Kind) -> type[Any]:
-        """The narrow Struct of one of its kinds."""
-        return self._types[kind]
-
-    def inventory(self, objects: Mapping[Kind, Sequence[Any]]) -> Inventory:
-        """Domain objects from decoded ones."""
-        reserved = address_set(
-            item for reservation in objects.get(RESERVATIONS, ()) for item in _ranges(reservation.spec.ips, [])
-        )
-        return Inventory(
-            NAME,
-            tuple(pool_of(item, reserved) for item in objects.get(POOLS, ())),
-            tuple(endpoint_of(item) for item in objects.get(ENDPOINTS, ())),
-        )
-
-    def record(self, key: str, raw: bytes) -> Record:
-        """The record that an entry of allocatedIPs is."""
-        return record_of((key, Raw(raw)))
-
-    def nics_drawing_from(self, pod: Pod, pool: str, nics: int) -> int:
-        """`ippools` gives each NIC its own list of pools; every other source applies to whichever NIC is attached."""
-        text = pod.annotations.ippools
-        if text is None:
-            return nics
-        try:
-            items = _POOLS_ITEMS.decode(text)
-        except UNDECODABLE:
-            return nics
-        return sum(any(fnmatchcase(pool, name) for name in (*(i.ipv4 or ()), *(i.ipv6 or ()))) for i in items)
-
-    def without_records(self, raw: bytes, records: Sequence[Record]) -> Change | Stale:
-        """Remove exactly these records: each must still be there as it was judged, UID and all."""
-        pool = _POOL.decode(raw)
-        entries = _entries(pool.status.allocated_ips)
-        if isinstance(entries, RecordsUnreadable):
-            return Stale(entries.problem)
-        for record in records:
-            kept = entries.get(record.key)
-            if kept is None or digest_of(record.key, bytes(kept)) != record.digest:
-                return Stale(f"{record.key} is no longer recorded as it was judged")
-        gone = {record.key for record in records}
-        return _pool_change(pool, {key: value for key, value in entries.items() if key not in gone}, gone)
-
-    def with_record(self, raw: bytes, ref: PoolRef, address: str, record: bytes) -> Change | Stale:
-        """Put a released record back; refused where the address has a record of whatever spelling."""
-        pool = _POOL.decode(raw)
-        entries = _entries(pool.status.allocated_ips)
-        if isinstance(entries, RecordsUnreadable):
-            return Stale(entries.problem)
-        if any(_canonical_key(key) == address for key in entries):
-            return Stale(f"{address} has a record in {ref.name} again")
-        return _pool_change(pool, {**entries, address: Raw(record)}, frozenset())
+    kind = ENDPOINTS
 
     def without_items(self, raw: bytes, owner_uid: str, addresses: AbstractSet[str]) -> Change | Stale:
         """Take addresses out of an endpoint; a NIC that keeps neither family leaves it whole."""
@@ -285,6 +232,83 @@ class Spiderpool:
             return Stale(f"endpoint {endpoint.metadata.namespace}/{endpoint.metadata.name} is not being deleted")
         others = [name for name in endpoint.metadata.finalizers or () if name != FINALIZER]
         return _change(ENDPOINTS, endpoint.metadata, "", {"metadata": {"finalizers": others or None}})
+
+
+class Spiderpool:
+    """The Spiderpool backend."""
+
+    name = NAME
+    pool_kind = POOLS
+    aside: tuple[Kind, ...] = (RESERVATIONS,)
+    limits: tuple[Kind, ...] = (RESERVATIONS,)
+    status_kinds: tuple[Kind, ...] = (POOLS,)
+    keeps_addresses = True
+    one_address_per_family = True
+    many_pools = False
+    ipam_types = frozenset({"spiderpool"})
+    owners: Holders | PodOwners = PodOwners()
+    endpoints: Endpoints | NoEndpoints = SpiderEndpoints()
+    reservations: Reservations | NoReservations = NoReservations()
+    hiding: Hiding | NoHiding = NoHiding()
+
+    _types: Mapping[Kind, type[Any]] = {
+        POOLS: SpiderIPPool,
+        ENDPOINTS: SpiderEndpoint,
+        RESERVATIONS: SpiderReservedIP,
+    }
+
+    def item_type(self, kind: Kind) -> type[Any]:
+        """The narrow Struct of one of its kinds."""
+        return self._types[kind]
+
+    def inventory(self, objects: Mapping[Kind, Sequence[Any]]) -> Inventory:
+        """Domain objects from decoded ones."""
+        reserved = address_set(
+            item for reservation in objects.get(RESERVATIONS, ()) for item in _ranges(reservation.spec.ips, [])
+        )
+        return Inventory(
+            NAME,
+            tuple(pool_of(item, reserved) for item in objects.get(POOLS, ())),
+            tuple(endpoint_of(item) for item in objects.get(ENDPOINTS, ())),
+        )
+
+    def record(self, address: str, raw: bytes) -> Record:
+        """The record that an entry of allocatedIPs was."""
+        return record_of((address, Raw(raw)))
+
+    def nics_drawing_from(self, pod: Pod, pool: str, nics: int) -> int:
+        """`ippools` gives each NIC its own list of pools; every other source applies to whichever NIC is attached."""
+        text = pod.annotations.ippools
+        if text is None:
+            return nics
+        try:
+            items = _POOLS_ITEMS.decode(text)
+        except UNDECODABLE:
+            return nics
+        return sum(any(fnmatchcase(pool, name) for name in (*(i.ipv4 or ()), *(i.ipv6 or ()))) for i in items)
+
+    def without_records(self, raw: bytes, records: Sequence[Record]) -> Change | Stale:
+        """Remove exactly these records: each must still be there as it was judged, UID and all."""
+        pool = _POOL.decode(raw)
+        entries = _entries(pool.status.allocated_ips)
+        if isinstance(entries, RecordsUnreadable):
+            return Stale(entries.problem)
+        for record in records:
+            kept = entries.get(record.key)
+            if kept is None or digest_of(record.key, bytes(kept)) != record.digest:
+                return Stale(f"{record.key} is no longer recorded as it was judged")
+        gone = {record.key for record in records}
+        return _pool_change(pool, {key: value for key, value in entries.items() if key not in gone}, gone)
+
+    def with_record(self, raw: bytes, ref: PoolRef, address: str, record: bytes) -> Change | Stale:
+        """Put a released record back; refused where the address has a record of whatever spelling."""
+        pool = _POOL.decode(raw)
+        entries = _entries(pool.status.allocated_ips)
+        if isinstance(entries, RecordsUnreadable):
+            return Stale(entries.problem)
+        if any(_canonical_key(key) == address for key in entries):
+            return Stale(f"{address} has a record in {ref.name} again")
+        return _pool_change(pool, {**entries, address: Raw(record)}, frozenset())
 
 
 def pool_of(wire: SpiderIPPool, reserved: AddressSet) -> Pool:

@@ -27,14 +27,18 @@ class Reason(StrEnum):
     RECORD_INVALID = "RecordInvalid"
     OUT_OF_RANGE = "OutOfRange"
     STATIC_POD = "StaticPod"
+    REMOVAL_UNCONFIRMED = "RemovalUnconfirmed"
+    RANGE_AMBIGUOUS = "RangeAmbiguous"
     NODE_UNREACHABLE = "NodeUnreachable"
     OWNER_STUCK = "OwnerStuck"
     # Conflict
+    ADDRESS_LOST = "AddressLost"
     ADDRESS_HELD_TWICE = "AddressHeldTwice"
     IN_USE_UNRECORDED = "InUseUnrecorded"
     POOLS_OVERLAP = "PoolsOverlap"  # Drift between networks that are known to be apart
     # InUse
     OWNER_LIVE = "OwnerLive"
+    BEING_REMOVED = "BeingRemoved"  # an address on its way out of its pool: remembered, and no finding for an hour
     # Retained
     STATEFUL_SET_ENTITLED = "StatefulSetEntitled"
     VIRTUAL_MACHINE_ENTITLED = "VirtualMachineEntitled"
@@ -55,6 +59,10 @@ class Reason(StrEnum):
     RANGE_INVALID = "RangeInvalid"
     ADDRESS_ON_TWO_INTERFACES = "AddressOnTwoInterfaces"
     POOL_MISSING = "PoolMissing"
+    ATTACHMENT_MISSING = "AttachmentMissing"
+    RESERVATION_ORPHAN = "ReservationOrphan"
+    RESERVATION_MISSING = "ReservationMissing"
+    DELETION_STUCK = "DeletionStuck"
 
 
 class Action(StrEnum):

@@ -35,7 +35,7 @@ from poolwarden.gc.policy import Policies, Policy
 from poolwarden.gc.read import read_snapshot, with_later
 from poolwarden.gc.snapshot import Memory, Snapshot
 from poolwarden.ipam.kinds import NODES, Kind
-from poolwarden.ipam.pool import PoolRef, digest_of
+from poolwarden.ipam.pool import PoolRef, Record, digest_of
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Finding
 
@@ -445,7 +445,13 @@ def snapshot(
     """
     nodes = [] if NODES in (coverage or {}) or any(thing["kind"] == "Node" for thing in objects) else [node()]
     taken = read_snapshot(Objects([*objects, *nodes], coverage), BACKENDS.values(), memory or Memory())
-    return with_later(taken, {ref(name): records for name, records in (later or {}).items()})
+    return with_later(taken, {ref(name): _later(records) for name, records in (later or {}).items()})
+
+
+def _later(records: Mapping[str, str]) -> dict[str, Record]:
+    """The records that a pool has for these addresses and UIDs."""
+    entry = {a: msgspec.json.encode({"pod": "default/any", "podUid": uid}) for a, uid in records.items()}
+    return {a: BACKENDS["spiderpool"].record(a, raw) for a, raw in entry.items()}
 
 
 def ref(name: str) -> PoolRef:

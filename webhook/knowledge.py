@@ -11,7 +11,7 @@ from msgspec import Struct
 from poolwarden.cluster.interface import Complete, Partial
 from poolwarden.ipam.kinds import NETWORK_ATTACHMENTS, Kind
 from poolwarden.ipam.neon import POOLS as NEON_POOLS
-from poolwarden.ipam.neon import NeonPool
+from poolwarden.ipam.neon import NeonPoolShape
 from poolwarden.ipam.objects import Metadata, NetworkAttachment
 from poolwarden.ipam.pool_guard import POOL_GUARDS, GuardPoolRef
 from poolwarden.ipam.spiderpool import (
@@ -23,7 +23,7 @@ from poolwarden.ipam.spiderpool import (
 )
 from poolwarden.ipam.spiderpool import POOLS as SPIDER_POOLS
 from poolwarden.ipam.whereabouts import POOLS as WHEREABOUTS_POOLS
-from poolwarden.ipam.whereabouts import WhereaboutsPool
+from poolwarden.ipam.whereabouts import WhereaboutsPoolShape
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -92,8 +92,8 @@ class Knowledge(Struct, frozen=True):
     multus_configs: Known[SpiderMultusConfig] = Known({}, NOT_READ)
     spider_pools: Known[PoolShape] = Known({}, NOT_READ)
     spider_reservations: Known[SpiderReservedIP] = Known({}, NOT_READ)
-    whereabouts_pools: Known[WhereaboutsPool] = Known({}, NOT_READ)
-    neon_pools: Known[NeonPool] = Known({}, NOT_READ)
+    whereabouts_pools: Known[WhereaboutsPoolShape] = Known({}, NOT_READ)
+    neon_pools: Known[NeonPoolShape] = Known({}, NOT_READ)
     guards: Known[Guard] = Known({}, NOT_READ)
 
 
@@ -102,8 +102,8 @@ SOURCES: Mapping[str, tuple[Kind, type[Any]]] = {
     "multus_configs": (MULTUS_CONFIGS, SpiderMultusConfig),
     "spider_pools": (SPIDER_POOLS, PoolShape),
     "spider_reservations": (RESERVATIONS, SpiderReservedIP),
-    "whereabouts_pools": (WHEREABOUTS_POOLS, WhereaboutsPool),
-    "neon_pools": (NEON_POOLS, NeonPool),
+    "whereabouts_pools": (WHEREABOUTS_POOLS, WhereaboutsPoolShape),
+    "neon_pools": (NEON_POOLS, NeonPoolShape),
     "guards": (POOL_GUARDS, Guard),
 }
 """Each field of `Knowledge`: the kind it holds, and the narrow Struct that its objects are decoded to."""

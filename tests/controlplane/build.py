@@ -89,6 +89,7 @@ PROGRAMS = (
     Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 40),
     Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 145, KWOK_STAGES),
     Program("whereabouts", "whereabouts", "github.com/k8snetworkplumbingwg/whereabouts/cmd", 25, WHEREABOUTS_CRDS),
+    Program("whereabouts-reconciler", "whereabouts", "./reconciler", 5),
     Program("multus-names", "multus", ".", 10),
     Program("noop-webhook", "admission", "./noop", 2),
     Program("review-load", "admission", "./load", 2),

@@ -181,6 +181,15 @@ def then(change: Callable[[], object]) -> Effect:
     return effect
 
 
+SHARED = {"network.alibabacloud.com", "vm.neon.tech"}
+"""Groups with kinds whose names other groups have as well."""
+
+
+def kind_of(resource: Resource) -> str:
+    """The kind as calls name it: `Node`, but `Node.network.alibabacloud.com`."""
+    return f"{resource.kind}.{resource.group}" if resource.group in SHARED else resource.kind
+
+
 # --- the world ----------------------------------------------------------------------------------------------------
 
 
@@ -312,13 +321,13 @@ class World:
 
     def list(self, resource: Resource, item: type[T], *, namespace: str | None = None) -> Listing[T]:
         """See `Cluster`."""
-        call = Call("list", resource.kind, namespace=namespace or "")
+        call = Call("list", kind_of(resource), namespace=namespace or "")
         listing: Listing[T] = self._call(call, lambda: self._files.list(resource, item, namespace=namespace))
         return listing
 
     def get(self, resource: Resource, item: type[T], *, name: str, namespace: str = "") -> Found[T] | Absent | Unread:
         """See `Cluster`."""
-        call = Call("get", resource.kind, name, namespace)
+        call = Call("get", kind_of(resource), name, namespace)
         found: Found[T] | Absent | Unread = self._call(
             call, lambda: self._files.get(resource, item, name=name, namespace=namespace)
         )
@@ -326,7 +335,7 @@ class World:
 
     def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> WriteOutcome:
         """See `Cluster`."""
-        call = Call("create", resource.kind, body["metadata"]["name"], namespace, "", body)
+        call = Call("create", kind_of(resource), body["metadata"]["name"], namespace, "", body)
         return self._write(call, lambda: self._files.create(resource, body, namespace=namespace))
 
     def patch(
@@ -345,13 +354,13 @@ class World:
         def make() -> WriteOutcome:
             return self._files.patch(resource, body, name=name, namespace=namespace, subresource=subresource, type=kind)
 
-        return self._write(Call("patch", resource.kind, name, namespace, subresource, body), make)
+        return self._write(Call("patch", kind_of(resource), name, namespace, subresource, body), make)
 
     def delete(
         self, resource: Resource, *, name: str, namespace: str = "", uid: str, resource_version: str
     ) -> WriteOutcome:
         """See `Cluster`."""
-        call = Call("delete", resource.kind, name, namespace, "", {"uid": uid, "resourceVersion": resource_version})
+        call = Call("delete", kind_of(resource), name, namespace, "", {"uid": uid, "resourceVersion": resource_version})
         return self._write(
             call,
             lambda: self._files.delete(

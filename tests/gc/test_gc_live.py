@@ -194,7 +194,7 @@ def test_observe_reports_and_frees_nothing_then_release_frees_exactly_the_leak(
         "MODE",
         "AGE",
     ]
-    events = told(plane, pool)
+    events = events_of(plane, pool)
     assert "LeakDetected" in events
     assert "AddressReleased" in events
     assert events.count("LeakDetected") == 1
@@ -291,7 +291,7 @@ def holder(plane: ControlPlane, lease: str) -> str:
     return str(found["spec"].get("holderIdentity") or "") if found else ""
 
 
-def told(plane: ControlPlane, pool: str) -> str:
+def events_of(plane: ControlPlane, pool: str) -> str:
     """The Events about a pool."""
     return plane.kubectl("events", "--for", f"spiderippool/{pool}").stdout
 
@@ -324,8 +324,8 @@ def test_another_process_takes_over(
         eventually("the leak to be freed", lambda: "10.9.0.12" not in agent.records(pool))
         assert agent.records(pool) == {a: r for a, r in before.items() if a != "10.9.0.12"}
         # Events are sent when the sweep is over.
-        eventually("the release to be told", lambda: told(plane, pool).count("AddressReleased") > 0)
-        assert told(plane, pool).count("AddressReleased") == 1
+        eventually("the release to be told", lambda: events_of(plane, pool).count("AddressReleased") > 0)
+        assert events_of(plane, pool).count("AddressReleased") == 1
     finally:
         for process in filter(None, (first, second)):
             process.kill()

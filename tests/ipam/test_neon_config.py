@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolwarden.ipam.neon import (
+from poolwarden.ipam.neon_config import (
     DurationError,
     Manager,
     NeonConfig,

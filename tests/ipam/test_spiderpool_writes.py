@@ -1,6 +1,7 @@
 """Conditional writes on Spiderpool's objects: exactly what was judged, and nothing else, changes."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ from factories import Object, blue, claim, endpoint
 from poolwarden.ipam.inventory import Change, Stale
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.pool import PoolRef, Record
-from poolwarden.ipam.spiderpool import ENDPOINTS, POOLS, Spiderpool
+from poolwarden.ipam.spiderpool import POOLS, SpiderEndpoints, Spiderpool
 
 BACKEND = Spiderpool()
+ENDPOINTS = SpiderEndpoints()
 REF = PoolRef("spiderpool", "", "blue")
 A, B, C = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 POOL_GUARD = {"resourceVersion": "7", "uid": "blue-uid"}
@@ -44,6 +46,13 @@ def change(made: Change | Stale) -> Change:
     return made
 
 
+def body(made: Change | Stale) -> Mapping[str, Any]:
+    """The merge patch that a write is."""
+    wanted = change(made).body
+    assert isinstance(wanted, Mapping)
+    return wanted
+
+
 def without(thing: Object, *addresses: str, now: Object | None = None) -> Change | Stale:
     """The write that removes records as judged in `thing` from the pool as it is `now`."""
     return BACKEND.without_records(raw(now or thing), judged(thing, *addresses))
@@ -68,7 +77,7 @@ def test_remove_several_records_at_once() -> None:
     """One write per pool."""
     thing = blue({A: claim("a"), B: claim("b"), C: claim("c")})
     text = json.dumps({B: claim("b")}, separators=(",", ":"))
-    assert change(without(thing, A, C)).body["status"] == {"allocatedIPs": text, "allocatedIPCount": 1}
+    assert body(without(thing, A, C))["status"] == {"allocatedIPs": text, "allocatedIPCount": 1}
 
 
 def test_remove_the_last_record() -> None:
@@ -82,7 +91,7 @@ def test_remove_the_last_record() -> None:
 def test_remove_a_record_by_its_own_key() -> None:
     """A key in another spelling is removed as it is written."""
     thing = with_text('{"::ffff:10.0.0.10":{"pod":"default/a","podUid":"a"},"x":1}')
-    assert change(without(thing, A)).body["status"]["allocatedIPs"] == '{"x":1}'
+    assert body(without(thing, A))["status"]["allocatedIPs"] == '{"x":1}'
 
 
 def test_remove_from_an_object() -> None:
@@ -91,8 +100,8 @@ def test_remove_from_an_object() -> None:
     thing = blue()
     thing["status"] |= {"allocatedIPs": entries, "allocatedIPCount": 2}
     expected = {"allocatedIPs": {A: None, B: entries[B]}, "allocatedIPCount": 1}
-    assert change(without(thing, A)).body["status"] == expected
-    assert change(without(thing, A, B)).body["status"] == {"allocatedIPs": None, "allocatedIPCount": 0}
+    assert body(without(thing, A))["status"] == expected
+    assert body(without(thing, A, B))["status"] == {"allocatedIPs": None, "allocatedIPCount": 0}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +134,7 @@ def test_another_record_may_have_changed() -> None:
     thing = blue({A: claim("a"), B: claim("b")})
     text = json.dumps({B: claim("b", "new-uid"), C: claim("c")}, separators=(",", ":"))
     now = blue({A: claim("a"), B: claim("b", "new-uid"), C: claim("c")})
-    assert change(without(thing, A, now=now)).body["status"] == {"allocatedIPs": text, "allocatedIPCount": 2}
+    assert body(without(thing, A, now=now))["status"] == {"allocatedIPs": text, "allocatedIPCount": 2}
 
 
 # --- putting a record back ----------------------------------------------------------------------------------------------
@@ -153,7 +162,7 @@ def test_put_a_record_back_into_an_empty_pool(empty: str | None) -> None:
     thing = blue()
     thing["status"]["allocatedIPs"] = empty
     made = change(BACKEND.with_record(raw(thing), REF, A, RECORD))
-    assert made.body["status"] == {"allocatedIPs": f'{{"{A}":{RECORD.decode()}}}', "allocatedIPCount": 1}
+    assert body(made)["status"] == {"allocatedIPs": f'{{"{A}":{RECORD.decode()}}}', "allocatedIPCount": 1}
 
 
 @pytest.mark.parametrize("key", [A, "::ffff:10.0.0.10"])
@@ -174,7 +183,7 @@ def test_put_back_into_an_object() -> None:
     thing = blue()
     thing["status"]["allocatedIPs"] = {B: {"pod": "b", "namespace": "default"}}
     made = change(BACKEND.with_record(raw(thing), REF, A, b'{"pod":"a","namespace":"default"}'))
-    assert made.body["status"] == {
+    assert body(made)["status"] == {
         "allocatedIPs": {B: {"pod": "b", "namespace": "default"}, A: {"pod": "a", "namespace": "default"}},
         "allocatedIPCount": 2,
     }
@@ -207,58 +216,63 @@ def listing(*items: Object, **more: Any) -> Object:
 def items_of(made: Change | Stale) -> Any:
     """The items that a write leaves; nothing but they is in it."""
     written = change(made)
-    assert (written.kind, written.namespace, written.name, written.subresource) == (ENDPOINTS, "default", "app", "")
+    assert (written.kind, written.namespace, written.name, written.subresource) == (
+        ENDPOINTS.kind,
+        "default",
+        "app",
+        "",
+    )
     assert set(written.body) == {"status", "metadata"}
-    assert written.body["metadata"] == ENDPOINT_GUARD
-    assert set(written.body["status"]) == {"current"}
-    assert set(written.body["status"]["current"]) == {"ips"}
-    return written.body["status"]["current"]["ips"]
+    assert body(written)["metadata"] == ENDPOINT_GUARD
+    assert set(body(written)["status"]) == {"current"}
+    assert set(body(written)["status"]["current"]) == {"ips"}
+    return body(written)["status"]["current"]["ips"]
 
 
 def test_take_an_address_out() -> None:
     """A NIC that has no address left leaves whole; the other stays with all its fields."""
-    assert items_of(BACKEND.without_items(raw(listing(*ITEMS)), "app-uid", {A})) == [ITEMS[1]]
+    assert items_of(ENDPOINTS.without_items(raw(listing(*ITEMS)), "app-uid", {A})) == [ITEMS[1]]
 
 
 def test_take_one_family_out() -> None:
     """With its pool and gateway; whatever else the NIC has stays."""
-    left = items_of(BACKEND.without_items(raw(listing(*ITEMS)), "app-uid", {B}))
+    left = items_of(ENDPOINTS.without_items(raw(listing(*ITEMS)), "app-uid", {B}))
     kept = {key: value for key, value in ITEMS[1].items() if not key.startswith("ipv4")}
     assert left == [ITEMS[0], kept]
-    left = items_of(BACKEND.without_items(raw(listing(*ITEMS)), "app-uid", {"fd00::b"}))
+    left = items_of(ENDPOINTS.without_items(raw(listing(*ITEMS)), "app-uid", {"fd00::b"}))
     assert left == [ITEMS[0], {key: value for key, value in ITEMS[1].items() if not key.startswith("ipv6")}]
 
 
 def test_take_both_families_out() -> None:
     """Then the NIC is gone."""
-    assert items_of(BACKEND.without_items(raw(listing(*ITEMS)), "app-uid", {B, "fd00::b"})) == [ITEMS[0]]
-    assert items_of(BACKEND.without_items(raw(listing(*ITEMS)), "app-uid", {A, B, "fd00::b"})) == []
+    assert items_of(ENDPOINTS.without_items(raw(listing(*ITEMS)), "app-uid", {B, "fd00::b"})) == [ITEMS[0]]
+    assert items_of(ENDPOINTS.without_items(raw(listing(*ITEMS)), "app-uid", {A, B, "fd00::b"})) == []
 
 
 def test_take_the_only_address_out_beside_null() -> None:
     """Null is absent."""
     item = ITEMS[0] | {"ipv6": None, "ipv6Pool": None}
-    assert items_of(BACKEND.without_items(raw(listing(item, ITEMS[1])), "app-uid", {A})) == [ITEMS[1]]
+    assert items_of(ENDPOINTS.without_items(raw(listing(item, ITEMS[1])), "app-uid", {A})) == [ITEMS[1]]
 
 
 def test_an_item_without_addresses_stays() -> None:
     """Only what was judged changes."""
     bare = {"interface": "net2", "vlan": 5}
-    assert items_of(BACKEND.without_items(raw(listing(ITEMS[0], bare)), "app-uid", {A})) == [bare]
+    assert items_of(ENDPOINTS.without_items(raw(listing(ITEMS[0], bare)), "app-uid", {A})) == [bare]
 
 
 def test_addresses_that_cannot_be_read_stay() -> None:
     """An item that makes no sense is nobody's to remove."""
     odd = {"interface": "net2", "ipv4": "10.0.0.300/24"}
-    assert items_of(BACKEND.without_items(raw(listing(ITEMS[0], odd)), "app-uid", {A})) == [odd]
+    assert items_of(ENDPOINTS.without_items(raw(listing(ITEMS[0], odd)), "app-uid", {A})) == [odd]
 
 
 def test_name_an_unnamed_nic() -> None:
     """By either of its addresses; named ones keep their name."""
     named = ITEMS[1] | {"interface": "net1"}
-    assert items_of(BACKEND.with_interfaces(raw(listing(*ITEMS)), "app-uid", {B: "net1"})) == [ITEMS[0], named]
-    assert items_of(BACKEND.with_interfaces(raw(listing(*ITEMS)), "app-uid", {"fd00::b": "net1"}))[1] == named
-    assert items_of(BACKEND.with_interfaces(raw(listing(*ITEMS)), "app-uid", {A: "net9", B: "net1"}))[0] == ITEMS[0]
+    assert items_of(ENDPOINTS.with_interfaces(raw(listing(*ITEMS)), "app-uid", {B: "net1"})) == [ITEMS[0], named]
+    assert items_of(ENDPOINTS.with_interfaces(raw(listing(*ITEMS)), "app-uid", {"fd00::b": "net1"}))[1] == named
+    assert items_of(ENDPOINTS.with_interfaces(raw(listing(*ITEMS)), "app-uid", {A: "net9", B: "net1"}))[0] == ITEMS[0]
 
 
 def test_drop_a_repeated_nic() -> None:
@@ -266,18 +280,18 @@ def test_drop_a_repeated_nic() -> None:
     wrong = {"interface": "eth0", "ipv4": f"{C}/24", "ipv4Pool": "blue"}
     more = ITEMS[0] | {"ipv6": "fd00::a/64"}
     twice = raw(listing(wrong, ITEMS[0], more, ITEMS[0], ITEMS[1]))
-    assert items_of(BACKEND.without_duplicates(twice, "app-uid", "eth0", {A})) == ITEMS
-    assert items_of(BACKEND.without_duplicates(twice, "app-uid", "eth0", {A, "fd00::a"})) == [more, ITEMS[1]]
+    assert items_of(ENDPOINTS.without_duplicates(twice, "app-uid", "eth0", {A})) == ITEMS
+    assert items_of(ENDPOINTS.without_duplicates(twice, "app-uid", "eth0", {A, "fd00::a"})) == [more, ITEMS[1]]
 
 
 @pytest.mark.parametrize(
     "made",
     [
-        BACKEND.without_duplicates(raw(listing({"ipv4": f"{B}/24"}, ITEMS[0])), "app-uid", "eth0", {A}),
-        BACKEND.without_items(raw(listing(*ITEMS)), "app-uid", {C}),
-        BACKEND.with_interfaces(raw(listing(*ITEMS)), "app-uid", {C: "net1", A: "net9"}),
-        BACKEND.without_duplicates(raw(listing(*ITEMS)), "app-uid", "eth0", {A}),
-        BACKEND.without_duplicates(raw(listing(*ITEMS)), "app-uid", "net5", {A}),
+        ENDPOINTS.without_duplicates(raw(listing({"ipv4": f"{B}/24"}, ITEMS[0])), "app-uid", "eth0", {A}),
+        ENDPOINTS.without_items(raw(listing(*ITEMS)), "app-uid", {C}),
+        ENDPOINTS.with_interfaces(raw(listing(*ITEMS)), "app-uid", {C: "net1", A: "net9"}),
+        ENDPOINTS.without_duplicates(raw(listing(*ITEMS)), "app-uid", "eth0", {A}),
+        ENDPOINTS.without_duplicates(raw(listing(*ITEMS)), "app-uid", "net5", {A}),
     ],
 )
 def test_a_write_that_would_change_nothing(made: Change | Stale) -> None:
@@ -297,9 +311,9 @@ def test_a_write_that_would_change_nothing(made: Change | Stale) -> None:
 def test_endpoint_that_is_no_longer_that_owners(thing: Object) -> None:
     """Nothing is edited in an endpoint of another UID."""
     text = raw(thing)
-    assert isinstance(BACKEND.without_items(text, "app-uid", {A}), Stale)
-    assert isinstance(BACKEND.with_interfaces(text, "app-uid", {B: "net1"}), Stale)
-    assert isinstance(BACKEND.without_duplicates(text, "app-uid", "eth0", {A}), Stale)
+    assert isinstance(ENDPOINTS.without_items(text, "app-uid", {A}), Stale)
+    assert isinstance(ENDPOINTS.with_interfaces(text, "app-uid", {B: "net1"}), Stale)
+    assert isinstance(ENDPOINTS.without_duplicates(text, "app-uid", "eth0", {A}), Stale)
 
 
 @pytest.mark.parametrize("items", [None, []])
@@ -307,7 +321,7 @@ def test_endpoint_without_items(items: object) -> None:
     """There is nothing to take out."""
     thing = listing()
     thing["status"]["current"]["ips"] = items
-    assert isinstance(BACKEND.without_items(raw(thing), "app-uid", {A}), Stale)
+    assert isinstance(ENDPOINTS.without_items(raw(thing), "app-uid", {A}), Stale)
 
 
 # --- the finalizer ------------------------------------------------------------------------------------------------------
@@ -324,22 +338,22 @@ def test_endpoint_without_items(items: object) -> None:
 )
 def test_take_the_finalizer_off(finalizers: list[str], left: list[str] | None) -> None:
     """Spiderpool's only, under the resourceVersion that was read; others still hold the endpoint."""
-    made = change(BACKEND.without_finalizer(raw(endpoint("app", {}, finalizers=finalizers, deleting=True))))
+    made = change(ENDPOINTS.without_finalizer(raw(endpoint("app", {}, finalizers=finalizers, deleting=True))))
     assert made.body == {"metadata": {"finalizers": left, **ENDPOINT_GUARD}}
-    assert (made.kind, made.namespace, made.name, made.subresource) == (ENDPOINTS, "default", "app", "")
+    assert (made.kind, made.namespace, made.name, made.subresource) == (ENDPOINTS.kind, "default", "app", "")
 
 
 def test_take_the_finalizer_off_where_there_is_none() -> None:
     """A terminating endpoint that another finalizer's owner has just let go."""
     thing = endpoint("app", {}, deleting=True)
     del thing["metadata"]["finalizers"]
-    made = change(BACKEND.without_finalizer(raw(thing)))
+    made = change(ENDPOINTS.without_finalizer(raw(thing)))
     assert made.body == {"metadata": {"finalizers": None, **ENDPOINT_GUARD}}
 
 
 def test_finalizer_of_an_endpoint_that_stays() -> None:
     """It is what keeps the endpoint from vanishing with its pod: not taken off before the delete."""
-    assert isinstance(BACKEND.without_finalizer(raw(endpoint("app", {}))), Stale)
+    assert isinstance(ENDPOINTS.without_finalizer(raw(endpoint("app", {}))), Stale)
 
 
 # --- the backend --------------------------------------------------------------------------------------------------------
@@ -347,7 +361,7 @@ def test_finalizer_of_an_endpoint_that_stays() -> None:
 
 def test_what_the_backend_reads() -> None:
     """Its kinds, by what `kubectl get` calls them."""
-    kinds: list[Kind] = [BACKEND.pool_kind, BACKEND.endpoint_kind, *BACKEND.aside]
+    kinds: list[Kind] = [BACKEND.pool_kind, ENDPOINTS.kind, *BACKEND.aside]
     assert [kind.kubectl_name for kind in kinds] == [
         "spiderippools.spiderpool.spidernet.io",
         "spiderendpoints.spiderpool.spidernet.io",

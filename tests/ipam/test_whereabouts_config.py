@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolwarden.ipam.whereabouts import WhereaboutsConfig, WhereaboutsConfigRefused, parse_whereabouts
+from poolwarden.ipam.whereabouts_config import WhereaboutsConfig, WhereaboutsConfigRefused, parse_whereabouts
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -211,6 +211,29 @@ def test_what_is_told(ipam: dict[str, Any], found: list[str]) -> None:
     told = remarks(**ipam)
     assert len(told) == len(found)
     assert all(one.startswith(start) for one, start in zip(told, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("ipam", "overlapping", "sliced", "static"),
+    [
+        ({}, True, False, []),
+        ({"enable_overlapping_ranges": None, "node_slice_size": ""}, True, False, []),
+        ({"enable_overlapping_ranges": True, "node_slice_size": "/26"}, True, True, []),
+        ({"Enable_Overlapping_Ranges": False, "addresses": []}, False, False, []),
+        (
+            {"addresses": [{"address": "10.6.0.9/24"}, {"address": "FD00:0::9/64"}, {"address": "010.6.0.8/024"}]},
+            True,
+            False,
+            ["10.6.0.8", "10.6.0.9", "fd00::9"],
+        ),
+        ({"addresses": [{"address": "::ffff:10.6.0.9/120"}]}, True, False, ["10.6.0.9"]),
+    ],
+)
+def test_what_else_is_said(ipam: dict[str, Any], overlapping: bool, sliced: bool, static: list[str]) -> None:  # noqa: FBT001 - a table
+    """Reservations unless they are turned off, slices of nodes, and addresses that are recorded nowhere."""
+    config = parse_whereabouts({"type": "whereabouts", "range": "10.6.0.0/24", **ipam})
+    assert isinstance(config, WhereaboutsConfig)
+    assert (config.overlapping, config.sliced, sorted(config.static)) == (overlapping, sliced, static)
 
 
 def test_many_unknown_keys_cost_no_time() -> None:

@@ -10,13 +10,13 @@ from msgspec import Raw
 
 from poolwarden.ipam.kinds import NETWORK_ATTACHMENTS, Kind
 from poolwarden.ipam.neon import POOLS as NEON_POOLS
-from poolwarden.ipam.neon import NeonPool
+from poolwarden.ipam.neon import NeonPoolShape
 from poolwarden.ipam.objects import NetworkAttachment
 from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.spiderpool import MULTUS_CONFIGS, RESERVATIONS, SpiderIPPool
 from poolwarden.ipam.spiderpool import POOLS as SPIDER_POOLS
 from poolwarden.ipam.whereabouts import POOLS as WHEREABOUTS_POOLS
-from poolwarden.ipam.whereabouts import WhereaboutsPool
+from poolwarden.ipam.whereabouts import WhereaboutsPoolShape
 from poolwarden.webhook.answer import Allowed, Answer, Denied, Patched
 from poolwarden.webhook.knowledge import Guard, Knowledge, Known
 from poolwarden.webhook.patch import apply
@@ -72,8 +72,8 @@ def knowing(doubt: str = "", /, **objects: list[Object]) -> Knowledge:
     return Knowledge(
         attachments=known(NetworkAttachment, objects.get("nads", [])),
         spider_pools=known(SpiderIPPool, objects.get("pools", [])),
-        whereabouts_pools=known(WhereaboutsPool, objects.get("whereabouts", [])),
-        neon_pools=known(NeonPool, objects.get("neon", [])),
+        whereabouts_pools=known(WhereaboutsPoolShape, objects.get("whereabouts", [])),
+        neon_pools=known(NeonPoolShape, objects.get("neon", [])),
         guards=known(Guard, objects.get("guards", [])),
     )
 

@@ -11,13 +11,15 @@ from msgspec import Struct
 
 from poolwarden.ipam import neon, spiderpool, whereabouts
 from poolwarden.ipam.config_block import CniConfig, ipam_type, parse_cni_config
-from poolwarden.ipam.neon import NeonPool
+from poolwarden.ipam.neon import NeonPoolShape
+from poolwarden.ipam.neon_config import NeonConfig, is_neon, parse_neon
 from poolwarden.ipam.network import parse_plumbing
 from poolwarden.ipam.objects import NetworkAttachment
 from poolwarden.ipam.pool import PoolRef
 from poolwarden.ipam.range_config import ConfiguredRange, network_name_of
 from poolwarden.ipam.ranges import AddressSet, RangeError, address_set, parse_network
-from poolwarden.ipam.whereabouts import WhereaboutsPool
+from poolwarden.ipam.whereabouts import WhereaboutsPoolShape
+from poolwarden.ipam.whereabouts_config import WhereaboutsConfig, handed_out, parse_whereabouts
 from poolwarden.webhook.knowledge import Key, Knowledge, Known
 from poolwarden.webhook.pool.address_lists import shown
 from poolwarden.webhook.pool.fault import Fault, warned, weight_by
@@ -197,12 +199,12 @@ _remembered_claims = lru_cache(maxsize=4096)(_claims_of)
 
 def _configured(ipam: Mapping[str, Any]) -> Iterator[ConfiguredClaim]:
     if ipam_type(ipam) == whereabouts.NAME:
-        config = whereabouts.parse_whereabouts(ipam)
-        if isinstance(config, whereabouts.WhereaboutsConfig):
+        config = parse_whereabouts(ipam)
+        if isinstance(config, WhereaboutsConfig):
             yield from _claimed(whereabouts.NAME, config.network_name, config.ranges)
-    elif neon.is_neon(ipam):
-        settings = neon.parse_neon(ipam)
-        if isinstance(settings, neon.NeonConfig):
+    elif is_neon(ipam):
+        settings = parse_neon(ipam)
+        if isinstance(settings, NeonConfig):
             yield from _claimed(neon.NAME, settings.network_name, settings.ranges)
 
 
@@ -221,7 +223,9 @@ def _foreign_claims(own_ipam: str, knowledge: Knowledge) -> Iterator[Claim]:
         yield from _range_claims(neon.NAME, knowledge.neon_pools, knowledge)
 
 
-def _range_claims(ipam: str, pools: Known[WhereaboutsPool] | Known[NeonPool], knowledge: Knowledge) -> Iterator[Claim]:
+def _range_claims(
+    ipam: str, pools: Known[WhereaboutsPoolShape] | Known[NeonPoolShape], knowledge: Knowledge
+) -> Iterator[Claim]:
     """A pool that attachments configure hands out what those say; without any, its whole range.
 
     What is configured for a pool that is not made yet will be handed out, too.
@@ -248,5 +252,5 @@ def _made(ipam: str, pool: str, text: str) -> tuple[AddressSet, str]:
         network = parse_network(text)
     except RangeError:
         return AddressSet(), pool
-    whole = whereabouts.handed_out(network) if ipam == whereabouts.NAME else address_set((network.addresses,))
+    whole = handed_out(network) if ipam == whereabouts.NAME else address_set((network.addresses,))
     return whole, network_name_of(pool, network)

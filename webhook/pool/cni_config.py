@@ -6,10 +6,12 @@ Only what is known of whereabouts, Neon's IPAM and Spiderpool is judged; other p
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from poolwarden.ipam import neon, spiderpool, whereabouts
+from poolwarden.ipam import spiderpool, whereabouts
 from poolwarden.ipam.address import V4, V6
 from poolwarden.ipam.config_block import Block, NoCniConfig, Notes, ipam_type, parse_cni_config
 from poolwarden.ipam.interface import InvalidName, NameRule, check_name
+from poolwarden.ipam.neon_config import NeonConfigRefused, is_neon, parse_neon
+from poolwarden.ipam.whereabouts_config import WhereaboutsConfigRefused, parse_whereabouts
 from poolwarden.webhook.pool.fault import Fault, Weight, warned
 from poolwarden.webhook.pool.pool_names import pool_name_faults
 from poolwarden.webhook.pool.scene import Scene
@@ -56,15 +58,15 @@ def _master_faults(where: str, plugin: Mapping[str, Any]) -> Iterator[Fault]:
 def _ipam_faults(where: str, path: str, ipam: Mapping[str, Any], scene: Scene) -> Iterator[Fault]:
     kind = ipam_type(ipam)
     if kind == whereabouts.NAME:
-        config = whereabouts.parse_whereabouts(ipam, path)
-        if isinstance(config, whereabouts.WhereaboutsConfigRefused):
+        config = parse_whereabouts(ipam, path)
+        if isinstance(config, WhereaboutsConfigRefused):
             yield from (Fault(f"{where} {fault.key}", fault.text) for fault in config.faults)
         yield from (warned(f"{where} {remark.key}", remark.text) for remark in config.remarks)
     elif kind == spiderpool.NAME:
         yield from _spiderpool_faults(where, path, ipam, scene)
-    elif neon.is_neon(ipam):
-        settings = neon.parse_neon(ipam, path)
-        if isinstance(settings, neon.NeonConfigRefused):
+    elif is_neon(ipam):
+        settings = parse_neon(ipam, path)
+        if isinstance(settings, NeonConfigRefused):
             yield from (Fault(f"{where} {fault.key}", fault.text) for fault in settings.faults)
         yield from (warned(f"{where} {remark.key}", remark.text) for remark in settings.remarks)
 

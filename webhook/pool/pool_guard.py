@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from poolwarden.ipam import neon, spiderpool, whereabouts
-from poolwarden.ipam.neon import NeonPool
+from poolwarden.ipam.neon import NeonPoolShape
 from poolwarden.ipam.pool import PoolRef
 from poolwarden.ipam.pool_guard import guard_name
 from poolwarden.ipam.ranges import Network, RangeError, parse_network
 from poolwarden.ipam.spiderpool import PoolShape
-from poolwarden.ipam.whereabouts import WhereaboutsPool
+from poolwarden.ipam.whereabouts import WhereaboutsPoolShape
 from poolwarden.webhook.knowledge import Knowledge, Known
 from poolwarden.webhook.patch import Operation, pointer
 from poolwarden.webhook.pod.problem import quoted
@@ -208,7 +208,9 @@ def _free_faults(free: FreeAddresses) -> Iterator[Fault]:
         yield Fault(f"{where}.low", f"low must be less than or equal to high, but low is {low} and high is {high}")
 
 
-def _pools(ipam: str, knowledge: Knowledge) -> tuple[Known[PoolShape] | Known[WhereaboutsPool] | Known[NeonPool], ...]:
+def _pools(
+    ipam: str, knowledge: Knowledge
+) -> tuple[Known[PoolShape] | Known[WhereaboutsPoolShape] | Known[NeonPoolShape], ...]:
     """The pools of an IPAM; of those of Terway nothing is known."""
     match ipam:
         case spiderpool.NAME:

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from poolwarden.ipam import neon, whereabouts
 from poolwarden.ipam.address import address_of
 from poolwarden.ipam.ranges import AddressRange, AddressSet, Network, RangeError, address_set, parse_network
+from poolwarden.ipam.whereabouts_config import handed_out
 from poolwarden.webhook.pod.problem import quoted
 from poolwarden.webhook.pool.address_lists import set_of
 from poolwarden.webhook.pool.claims import foreign_overlaps
@@ -37,7 +38,7 @@ class RangePool(Struct, frozen=True, gc=False):
 
 def whereabouts_changes(pool: RangePool, before: RangePool, scene: Scene) -> Iterator[Fault]:
     """What another range does to a whereabouts IPPool."""
-    yield from _changes(pool, before, scene, whereabouts.NAME, whereabouts.handed_out)
+    yield from _changes(pool, before, scene, whereabouts.NAME, handed_out)
 
 
 def neon_changes(pool: RangePool, before: RangePool, scene: Scene) -> Iterator[Fault]:
@@ -46,7 +47,7 @@ def neon_changes(pool: RangePool, before: RangePool, scene: Scene) -> Iterator[F
 
 
 def _changes(
-    pool: RangePool, before: RangePool, scene: Scene, ipam: str, handed_out: Callable[[Network], AddressSet]
+    pool: RangePool, before: RangePool, scene: Scene, ipam: str, served: Callable[[Network], AddressSet]
 ) -> Iterator[Fault]:
     text, old = pool.spec.range, before.spec.range
     if text == old:
@@ -59,7 +60,7 @@ def _changes(
     yield from _record_faults(network, text, before.spec)
     if not network.exact:
         yield warned("spec.range", f"{quoted(text)} has host bits; versions differ in what they count from: {network}")
-    yield from foreign_overlaps("spec.range", handed_out(network), ipam, scene.knowledge)
+    yield from foreign_overlaps("spec.range", served(network), ipam, scene.knowledge)
 
 
 def _record_faults(network: Network, text: str, before: RangeText) -> Iterator[Fault]:

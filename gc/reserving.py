@@ -1,0 +1,159 @@
+"""Reservations beside records: taken away after their record, kept or made again for whoever took the address over.
+
+Order: the record leaves its pool, then all pools of the network are read, then the reservation is deleted by uid and
+resourceVersion, then the pools are read again. An ADD that takes a freed address over finds the old reservation under its
+own pod's name and makes no new one: seen before the delete, the reservation stays; seen after it, it is made again. Where
+we die before the delete, a reservation without a record is left, which blocks its address and is found again as
+ReservationOrphan; after it, at worst a record without a reservation, which is told as ReservationMissing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from poolwarden.cluster.interface import Failed, Incomplete, Outdated, Unread, Written
+from poolwarden.gc.judge import judge
+from poolwarden.gc.ledger import Entry, digest_of
+from poolwarden.gc.live import Key, LiveReads
+from poolwarden.gc.policy import Policies
+from poolwarden.gc.repair import Done, NotDone, Repair, RepairOutcome
+from poolwarden.ipam.inventory import NoReservations, Reservations
+from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record
+from poolwarden.ipam.reservation import Reservation
+from poolwarden.ipam.verdict import Action
+
+
+def unreserve(live: LiveReads, ref: PoolRef, records: Sequence[Record]) -> str:
+    """Take away the reservations of records that have just left a pool; what could not be done, "" if nothing."""
+    kinds = live.backend.reservations
+    if isinstance(kinds, NoReservations) or not records:
+        return ""
+    aside = live.aside()
+    now = live.everything(aside)
+    if isinstance(now, Unread):
+        return f"the reservations stay: {now.message}"
+    coverage = aside[kinds.kind].coverage
+    if isinstance(coverage, Incomplete):
+        return f"the reservations stay: {coverage.message}"
+    pool = next((pool for pool in now.pools if pool.ref == ref), None)
+    if pool is None:
+        return ""
+    by_place = {(item.namespace, item.name): item for item in now.reservations}
+    doomed = []
+    for record in records:
+        namespace, body = kinds.reservation_for(pool, record)
+        found = by_place.get((namespace, body["metadata"]["name"]))
+        # Under another name it is somebody else's; an address that is recorded again needs it.
+        if found is not None and found.owner == record.owner and not _takers(now.pools, found):
+            doomed.append(found)
+    return _take_away(live, kinds, doomed)
+
+
+def _take_away(live: LiveReads, kinds: Reservations, doomed: Sequence[Reservation]) -> str:
+    problems: list[str] = []
+    for item in doomed:
+        outcome = live.cluster.delete(
+            kinds.kind,
+            name=item.name,
+            namespace=item.namespace,
+            uid=item.uid,
+            resource_version=item.resource_version,
+        )
+        if isinstance(outcome, Failed):
+            problems.append(f"reservation {item.name} could not be removed: {outcome.message}")
+    if doomed:
+        problems += _made_again(live, kinds, doomed)
+    return "; ".join(problems)
+
+
+def _made_again(live: LiveReads, kinds: Reservations, doomed: Iterable[Reservation]) -> list[str]:
+    """Make those reservations again whose address was taken over meanwhile, or of which that is not known."""
+    now = live.everything(live.aside())
+    problems = []
+    for item in doomed:
+        if isinstance(now, Unread):
+            namespace, body = kinds.again(item)
+        else:
+            takers = _takers(now.pools, item)
+            if not takers:
+                continue
+            namespace, body = kinds.reservation_for(*takers[0])
+        outcome = live.cluster.create(kinds.kind, body, namespace=namespace)
+        if not isinstance(outcome, Written | Outdated):
+            said = outcome.message if isinstance(outcome, Failed) else "refused"
+            problems.append(f"reservation {item.name} is needed again, and could not be made: {said}")
+    return problems
+
+
+def _takers(pools: Iterable[Pool], reservation: Reservation) -> list[tuple[Pool, Record]]:
+    """The records of a reservation's address in any pool of its network."""
+    return [
+        (pool, record)
+        for pool in pools
+        if pool.network == reservation.network
+        for record in pool.readable_records
+        if record.address == reservation.address
+    ]
+
+
+def reserve(live: LiveReads, ref: PoolRef, record: Record) -> Done | NotDone:
+    """Make the reservation of a record that is about to be put back, where its network has such."""
+    kinds = live.backend.reservations
+    if isinstance(kinds, NoReservations):
+        return Done()
+    now = live.everything(live.aside())
+    if isinstance(now, Unread):
+        return NotDone(now.message)
+    pool = next((pool for pool in now.pools if pool.ref == ref), None)
+    if pool is None:
+        return NotDone(f"pool {ref.name} is gone")
+    used = any(item.network == pool.network for item in now.reservations)
+    empty = not any(other.readable_records for other in now.pools if other.network == pool.network)
+    if not pool.reserves or not (used or empty):
+        return Done()
+    namespace, body = kinds.reservation_for(pool, record)
+    name = body["metadata"]["name"]
+    there = next((item for item in now.reservations if (item.namespace, item.name) == (namespace, name)), None)
+    if there is not None:
+        mine = there.owner == record.owner
+        return Done() if mine else NotDone(f"the address is reserved for {_owner_name(there)}")
+    outcome = live.cluster.create(kinds.kind, body, namespace=namespace)
+    if isinstance(outcome, Written):
+        return Done()
+    return NotDone(f"its reservation could not be made: {getattr(outcome, 'message', 'refused')}")
+
+
+def _owner_name(reservation: Reservation) -> str:
+    owner = reservation.owner
+    return f"{owner.namespace}/{owner.name}" if isinstance(owner, ClaimedOwner) else "an owner that cannot be read"
+
+
+def mend_reservation(
+    live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key: Key, ask: Callable[[PoolRef], str]
+) -> Repair:
+    """Take away a reservation (namespace, name) without a record, once live reads confirm what the entry says of it.
+
+    `ask` says why the pool must not be written now ("" if it may).
+    """
+    kinds = live.backend.reservations
+    aside = live.aside()
+    now = live.everything(aside)
+    if isinstance(now, Unread) or isinstance(kinds, NoReservations):
+        why = now.message if isinstance(now, Unread) else f"{ref.ipam} has no reservations"
+        return Repair(entry, RepairOutcome.DEFERRED, why)
+    found = next((item for item in now.reservations if (item.namespace, item.name) == key), None)
+    if found is None:
+        return Repair(entry, RepairOutcome.KEPT, "the reservation is gone")
+    owners = {(found.owner.namespace, found.owner.name)} if isinstance(found.owner, ClaimedOwner) else set()
+    snapshot = live.snapshot(now, owners, (), aside)
+    if not snapshot.pods.items:
+        return Repair(entry, RepairOutcome.DEFERRED, "no pod at all was read, which is taken for a misreading")
+    findings = judge(snapshot, policies, live.cluster.now())
+    finding = next((f for f in findings if digest_of(f) == entry.record_digest and f.reason == entry.reason), None)
+    if finding is None or finding.action is not Action.REPAIR:
+        return Repair(entry, RepairOutcome.KEPT, finding.message if finding else "the reservation has changed")
+    objection = ask(ref)
+    if objection:
+        return Repair(entry, RepairOutcome.DEFERRED, objection)
+    problem = _take_away(live, kinds, [found])
+    if problem:
+        return Repair(entry, RepairOutcome.FAILED, problem)
+    return Repair(entry, RepairOutcome.REPAIRED, finding.message)
