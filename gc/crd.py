@@ -20,7 +20,7 @@ log = structlog.get_logger()
 DEFINITIONS = Kind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-SERVED = Backoff(first=0.1, factor=2.0, cap=2.0, steps=8)
+SERVED = Backoff(steps=8)
 """A new definition is served within a second or two."""
 
 

@@ -25,7 +25,15 @@ from poolwarden.gc.read import as_holders, read_holders
 from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.holder import Holder
-from poolwarden.ipam.inventory import Backend, Endpoints, Inventory, NoEndpoints, PodOwners, endpoint_kinds
+from poolwarden.ipam.inventory import (
+    Backend,
+    Endpoints,
+    Inventory,
+    NoEndpoints,
+    PodOwners,
+    endpoint_kinds,
+    reservation_kinds,
+)
 from poolwarden.ipam.kinds import (
     NETWORK_ATTACHMENTS,
     NODES,
@@ -57,6 +65,7 @@ class LiveReads:
         self.backend = backend
         self.nominated_by = nominated_by
         self._edited: dict[Key, tuple[str, Endpoint]] = {}
+        self._removed: set[str] = set()
 
     def pool(self, ref: PoolRef) -> Found[Any] | Absent | Unread:
         """A pool as it is now."""
@@ -64,8 +73,14 @@ class LiveReads:
         return self.cluster.get(kind, self.backend.item_type(kind), name=ref.name, namespace=ref.namespace)
 
     def aside(self) -> Aside:
-        """What stands beside the pools, as it is now."""
-        return {kind: self.cluster.list(kind, self.backend.item_type(kind)) for kind in self.backend.aside}
+        """What stands beside the pools and decides on their records, as it is now: all but reservations."""
+        kinds = [kind for kind in self.backend.aside if kind not in reservation_kinds(self.backend)]
+        return {kind: self.cluster.list(kind, self.backend.item_type(kind)) for kind in kinds}
+
+    def with_reservations(self) -> Aside:
+        """The same with the reservations: there are as many as records, so only who writes them reads them."""
+        kinds = reservation_kinds(self.backend)
+        return {**self.aside(), **{kind: self.cluster.list(kind, self.backend.item_type(kind)) for kind in kinds}}
 
     def inventory(self, pools: Iterable[Any], aside: Aside) -> Inventory:
         """Domain objects from decoded pools and what stands beside them."""
@@ -105,6 +120,14 @@ class LiveReads:
     def edited(self, before: Endpoint, resource_version: str) -> None:
         """Remember our own edit of an endpoint: it is a fence, and must not read as news when we judge again."""
         self._edited[before.key] = (resource_version, before)
+
+    def removed(self, endpoint: Endpoint) -> None:
+        """Remember that an endpoint was seen gone: another pool's release, judged on the same reading, may ask for it."""
+        self._removed.add(endpoint.uid)
+
+    def is_removed(self, endpoint: Endpoint) -> bool:
+        """Whether we have seen it gone."""
+        return endpoint.uid in self._removed
 
     def is_our_edit(self, endpoint: Endpoint) -> bool:
         """Whether nobody but we has written the endpoint since it was judged."""

@@ -1,29 +1,48 @@
-"""Waiting between tries: exponential, with full jitter and a cap, and over at once when the program is told to stop."""
+"""Waiting between tries: exponential, with jitter and a cap, and over at once when the program is told to stop."""
 
 from collections.abc import Callable, Iterator
-from random import uniform
+from random import random
 
 from msgspec import Struct
 
 
-class Backoff(Struct, frozen=True):
-    """`first` and `cap` are seconds; `steps` the number of tries."""
+class Backoff(Struct, frozen=True, rename="camel"):
+    """How one kind of step is tried again. Times are in seconds.
 
-    first: float
-    factor: float
-    cap: float
-    steps: int
+    Attributes:
+        initial_delay: before the first try.
+        duration: before the second try.
+        factor: by which each wait is longer than the one before it.
+        jitter: from 0 to 1, the share of each wait that chance decides.
+        steps: the number of tries.
+        cap: the longest wait.
+    """
+
+    initial_delay: float = 0.0
+    duration: float = 0.1
+    factor: float = 2.0
+    jitter: float = 1.0
+    steps: int = 5
+    cap: float = 2.0
 
 
-WRITE = Backoff(first=0.05, factor=2.0, cap=1.0, steps=5)
-"""Five tries a sweep: another writer of the same pool has long finished by then, and the next sweep comes anyway."""
+class Backoffs(Struct, frozen=True):
+    """Every backoff of a sweep, by what it paces; `--backoff KEY=...` replaces fields of one.
 
-VERIFY = Backoff(first=0.1, factor=2.0, cap=2.0, steps=5)
+    Attributes:
+        write: a conditional write that another writer made stale. Five tries a sweep: that writer has long finished by
+            then, and the next sweep comes anyway.
+        verify: what is read again after a release, until it can be told what came of it.
+    """
+
+    write: Backoff = Backoff(duration=0.05, cap=1.0)
+    verify: Backoff = Backoff()
 
 
 def tries(backoff: Backoff, wait: Callable[[float], bool]) -> Iterator[int]:
-    """Number the tries, waiting before each but the first; ends early when `wait` says that the program stops."""
+    """Number the tries, waiting before each as the backoff says; ends early when `wait` says that the program stops."""
     for step in range(backoff.steps):
-        if step and wait(uniform(0, min(backoff.cap, backoff.first * backoff.factor ** (step - 1)))):  # noqa: S311 - jitter
+        pause = min(backoff.cap, backoff.duration * backoff.factor ** (step - 1)) if step else backoff.initial_delay
+        if pause and wait(pause * (1 - backoff.jitter * random())):  # noqa: S311 - jitter
             return
         yield step

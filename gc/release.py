@@ -10,11 +10,14 @@ An IPAM that hands an owner of the same name its record without a write (`Backen
 when cooldown begins the record is hidden under compare-and-swap, and its owner read again; only a hidden one is taken out.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from poolwarden.cluster.interface import (
@@ -24,14 +27,13 @@ from poolwarden.cluster.interface import (
     Found,
     Outdated,
     Unread,
-    WriteOutcome,
     Written,
 )
 from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry
 from poolwarden.gc.live import Aside, Key, LiveReads
-from poolwarden.gc.pacing import VERIFY, WRITE, tries
+from poolwarden.gc.pacing import Backoffs, tries
 from poolwarden.gc.policy import Policies
 from poolwarden.gc.repair import Done, NotDone, remove_endpoint, take_out, write
 from poolwarden.gc.reserving import reserve, unreserve
@@ -40,6 +42,8 @@ from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.inventory import Hiding, Inventory, NoHiding, Stale
 from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable
 from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
+
+log = structlog.get_logger()
 
 RECENT_MARK = timedelta(minutes=15)
 """Three sweeps: a mark this young was set by the sweep that died, and what happened since is its doing."""
@@ -61,7 +65,7 @@ class Outcome(StrEnum):
 class Result(Struct, frozen=True):
     """One marked record's fate.
 
-    `raw` is the record as it was taken out; `unread` tells that a read failed, `left` what beside it could not be done.
+    `raw` is the record as it was taken out; `unread` tells that a read failed or was not made, `left` what beside it could not be done.
     """
 
     entry: Entry
@@ -91,6 +95,14 @@ Asks = Callable[[PoolRef], Objection]
 """Asks a pool's guard once more, straight before a write."""
 
 
+class Task(Struct, frozen=True):
+    """The marked records of one pool. `beside` are pools that share addresses with it: they are read again with it."""
+
+    ref: PoolRef
+    entries: tuple[Entry, ...]
+    beside: tuple[PoolRef, ...] = ()
+
+
 class _Case(Struct, frozen=True):
     """A marked record that the live reads condemned again."""
 
@@ -99,22 +111,42 @@ class _Case(Struct, frozen=True):
     finding: Finding
 
 
-class _Live(Struct, frozen=True):
-    """A pool as read straight before a release: its text, its marked records, and the evidence on their owners."""
+class Taken(Struct, frozen=True):
+    """A record that has left its pool; `message` says why it might."""
 
     ref: PoolRef
+    entry: Entry
+    record: Record
+    message: str
+
+
+class _Read(Struct, frozen=True):
+    """A pool as read straight before a release: its text, and its decoded object with those of the pools beside it."""
+
+    task: Task
     raw: bytes
-    records: Mapping[str, Record]
-    snapshot: Snapshot
+    items: tuple[Any, ...]
+
+
+class _Live(Struct, frozen=True):
+    """Several pools as just read: the evidence on the owners of their marked records, and what the judge says of them."""
+
+    pools: Mapping[PoolRef, Pool]
     aside: Aside
+    snapshot: Snapshot
+    findings: Mapping[tuple[PoolRef, str], Finding]
 
 
 class _Attempt(Struct, frozen=True):
-    """What one try settled, and which entries need another one."""
+    """What one try settled for a pool, which records left it, and which entries need another try."""
 
-    results: tuple[Result, ...]
+    results: tuple[Result, ...] = ()
+    taken: tuple[Taken, ...] = ()
     left: tuple[Entry, ...] = ()
     why: str = ""
+
+
+_Step = TypeVar("_Step")
 
 
 class Releaser:
@@ -130,66 +162,109 @@ class Releaser:
         kept: Kept,
         ask: Asks,
         wait: Callable[[float], bool],
+        backoffs: Backoffs = Backoffs(),  # noqa: B008 - frozen
     ) -> None:
         self.live = live
         self.policies = policies
         self.kept = kept
         self.ask = ask
         self.wait = wait
+        self.backoffs = backoffs
 
-    def release(self, ref: PoolRef, entries: Sequence[Entry], beside: Iterable[PoolRef] = ()) -> list[Result]:
-        """Take the marked records out of a pool. `beside` are pools that share addresses with it: they are read again."""
-        left = list(entries)
-        results: list[Result] = []
-        why = "the program is stopping"
-        for _ in tries(WRITE, self.wait):
-            attempt = self._attempt(ref, left, tuple(beside))
-            results += attempt.results
-            left, why = list(attempt.left), attempt.why
+    def release(self, tasks: Sequence[Task]) -> dict[PoolRef, list[Result]]:
+        """Take the marked records out of their pools, one write a pool; who owns them is read once for all."""
+        left, why = list(tasks), dict.fromkeys((task.ref for task in tasks), "the program is stopping")
+        results: dict[PoolRef, list[Result]] = {task.ref: [] for task in tasks}
+        for turn in tries(self.backoffs.write, self.wait):
+            try:
+                attempts = self._attempt(left)
+            except Exception as error:
+                if not turn:
+                    raise  # nothing was written yet
+                log.exception("releasing again failed")
+                why |= dict.fromkeys(why, f"a defect of poolwarden: {type(error).__name__}: {error}")
+                break
+            for ref, attempt in attempts.items():
+                results[ref] += attempt.results
+                why[ref] = attempt.why
+            left = [msgspec.structs.replace(t, entries=e) for t in left if (e := attempts[t.ref].left)]
             if not left:
-                return results
-        return results + [Result(entry, Outcome.FAILED, why) for entry in left]
+                break
+        for task in left:
+            results[task.ref] += [Result(entry, Outcome.FAILED, why[task.ref]) for entry in task.entries]
+        return results
 
-    def _attempt(self, ref: PoolRef, entries: Sequence[Entry], beside: Sequence[PoolRef]) -> _Attempt:
-        live = self._read(ref, entries, beside)
-        if isinstance(live, _Attempt):
-            return live
-        results, condemned = self._condemn(live, entries)
+    def _attempt(self, tasks: Sequence[Task]) -> dict[PoolRef, _Attempt]:
+        reads = {task.ref: self._alone(task, partial(self._read, task)) for task in tasks}
+        attempts = {ref: read for ref, read in reads.items() if isinstance(read, _Attempt)}
+        pools = [read for read in reads.values() if isinstance(read, _Read)]
+        if pools:
+            live = self._look(pools)
+            attempts |= {read.task.ref: self._alone(read.task, partial(self._write, read, live)) for read in pools}
+        taken = [item for attempt in attempts.values() for item in attempt.taken]
+        try:
+            settled = self.settle(taken)
+        except Exception as error:
+            log.exception("verifying failed")
+            why = f"taken out, but not verified, by a defect of poolwarden: {type(error).__name__}: {error}"
+            settled = {item.ref: [] for item in taken}
+            for item in taken:
+                settled[item.ref].append(Result(item.entry, Outcome.UNVERIFIED, why))
+        for ref, results in settled.items():
+            attempt = attempts[ref]
+            attempts[ref] = msgspec.structs.replace(attempt, results=(*attempt.results, *results))
+        return attempts
+
+    def _alone(self, task: Task, step: Callable[[], _Step]) -> _Step | _Attempt:
+        """One pool's part of a try; a defect of ours in it is that pool's problem, and no other's."""
+        if self.wait(0):
+            stopping = "the program is stopping"
+            return _Attempt(tuple(Result(entry, Outcome.DEFERRED, stopping, unread=True) for entry in task.entries))
+        try:
+            return step()
+        except Exception as error:
+            log.exception("release failed", pool=task.ref.name)
+            why = f"a defect of poolwarden: {type(error).__name__}: {error}"
+            return _Attempt(tuple(Result(entry, Outcome.UNVERIFIED, why) for entry in task.entries))
+
+    def _write(self, read: _Read, live: _Live) -> _Attempt:
+        ref = read.task.ref
+        results, condemned = self._condemn(ref, live, read.task.entries)
         objection = self.ask(ref) if condemned else NO_OBJECTION
         if objection.why:
             deferred = (Result(c.entry, Outcome.DEFERRED, objection.why, unread=objection.unread) for c in condemned)
             return _Attempt((*results, *deferred))
-        ready, blocked = self._clear_endpoints(live, condemned)
+        ready, blocked = self._clear_endpoints(ref, live, condemned)
         results += blocked
         if not ready:
             return _Attempt(tuple(results))
         hiding = self.live.backend.hiding
-        if not isinstance(hiding, NoHiding) and not all(case.record.hidden for case in ready):
-            attempt = self._hide(hiding, live, ready)
-            return _Attempt((*results, *attempt.results), attempt.left, attempt.why)
-        left = tuple(case.entry for case in ready)
-        change = self.live.backend.without_records(live.raw, [case.record for case in ready])
-        if isinstance(change, Stale):
-            return _Attempt(tuple(results), left, change.message)
-        outcome = write(self.live, change)
-        if isinstance(outcome, Outdated):
-            return _Attempt(tuple(results), left, outcome.message)
-        return _Attempt((*results, *self._settled(live, ready, outcome)))
+        if isinstance(hiding, NoHiding) or all(case.record.hidden for case in ready):
+            attempt = self._take_out(read, ready)
+        else:
+            attempt = self._hide(hiding, read, live, ready)
+        return msgspec.structs.replace(attempt, results=(*results, *attempt.results))
 
-    def _settled(self, live: _Live, ready: Sequence[_Case], outcome: WriteOutcome) -> list[Result]:
-        match outcome:
+    def _take_out(self, read: _Read, ready: Sequence[_Case]) -> _Attempt:
+        left = tuple(case.entry for case in ready)
+        change = self.live.backend.without_records(read.raw, [case.record for case in ready])
+        if isinstance(change, Stale):
+            return _Attempt(left=left, why=change.message)
+        match write(self.live, change):
             case Written(raw):
-                return self._verified(live.ref, ready, self.live.decoded_pool(raw))
+                return self._verified(read.task.ref, ready, self.live.decoded_pool(raw))
+            case Outdated(message):
+                return _Attempt(left=left, why=message)
             case Failed(message=message, uncertain=True):
-                return self._after_doubt(live, ready, message)
-            case Failed(message=message) | Outdated(message):
-                return [Result(case.entry, Outcome.FAILED, message) for case in ready]
+                return self._after_doubt(read.task.ref, ready, message)
+            case Failed(message=message):
+                return _Attempt(tuple(Result(case.entry, Outcome.FAILED, message) for case in ready))
             case Absent() | Deleted():
-                return [Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready]
+                return _Attempt(tuple(Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready))
 
     # --- hiding first, where an IPAM needs it ---------------------------------------------------------------------
 
-    def _hide(self, hiding: Hiding, live: _Live, ready: Sequence[_Case]) -> _Attempt:
+    def _hide(self, hiding: Hiding, read: _Read, live: _Live, ready: Sequence[_Case]) -> _Attempt:
         """Mark records, then read their owners again: one that was there all the time gets its record back."""
         bare = [case for case in ready if not case.record.hidden]
         results = [
@@ -198,14 +273,14 @@ class Releaser:
             if case.record.hidden
         ]
         left = tuple(case.entry for case in bare)
-        change = hiding.hide(live.raw, [case.record for case in bare])
+        change = hiding.hide(read.raw, [case.record for case in bare])
         if isinstance(change, Stale):
-            return _Attempt(tuple(results), left, change.message)
+            return _Attempt(tuple(results), left=left, why=change.message)
         match write(self.live, change):
             case Outdated(message):
-                return _Attempt(tuple(results), left, message)
+                return _Attempt(tuple(results), left=left, why=message)
             case Written(raw):
-                return _Attempt((*results, *self._hidden(live, bare, raw)))
+                return _Attempt((*results, *self._hidden(read.task.ref, live, bare, raw)))
             case Failed(message=message, uncertain=uncertain):
                 # If it was made after all, its cooldown must not be shorter for it: the mark tells when it began.
                 outcome = Outcome.UNVERIFIED if uncertain else Outcome.FAILED
@@ -213,19 +288,18 @@ class Releaser:
             case Absent() | Deleted():
                 return _Attempt((*results, *(Result(case.entry, Outcome.GONE, "the pool is gone") for case in bare)))
 
-    def _hidden(self, live: _Live, cases: Sequence[_Case], raw: bytes) -> list[Result]:
+    def _hidden(self, ref: PoolRef, live: _Live, cases: Sequence[_Case], raw: bytes) -> list[Result]:
         """What became of records that were just marked. The mark alone does no harm, so doubt leaves it."""
         pool = self.live.decoded_pool(raw, live.aside)
         keys = _owner_keys(case.record for case in cases)
         nodes = {case.entry.node for case in cases}
-        findings = self._judged(self.live.snapshot(Inventory(live.ref.ipam, (pool,)), keys, nodes, live.aside))
+        findings = self._judged(self.live.snapshot(Inventory(ref.ipam, (pool,)), keys, nodes, live.aside))
         needed = {
             case.record.digest: finding.message
             for case in cases
-            if (finding := findings.get((live.ref, case.record.digest))) is not None
-            and finding.verdict is Verdict.IN_USE
+            if (finding := findings.get((ref, case.record.digest))) is not None and finding.verdict is Verdict.IN_USE
         }
-        back = self.show(live.ref, [case.record for case in cases if case.record.digest in needed])
+        back = self.show(ref, [case.record for case in cases if case.record.digest in needed])
         return [self._hidden_result(case, needed.get(case.record.digest, ""), back) for case in cases]
 
     @staticmethod
@@ -244,7 +318,7 @@ class Releaser:
         if not records or isinstance(hiding, NoHiding):
             return Done()
         why = "the program is stopping"
-        for _ in tries(WRITE, self.wait):
+        for _ in tries(self.backoffs.write, self.wait):
             found = self.live.pool(ref)
             if isinstance(found, Absent):
                 return Done()
@@ -263,43 +337,55 @@ class Releaser:
 
     # --- live reads -----------------------------------------------------------------------------------------------
 
-    def _read(self, ref: PoolRef, entries: Sequence[Entry], beside: Sequence[PoolRef]) -> _Live | _Attempt:
+    def _read(self, task: Task) -> _Read | _Attempt:
+        ref = task.ref
         found = self.live.pool(ref)
         if isinstance(found, Absent) or (isinstance(found, Found) and self._another(ref, found.raw)):
-            return _Attempt(tuple(Result(entry, Outcome.GONE, "the pool is gone") for entry in entries))
-        others = [self.live.pool(other) for other in beside]
+            return _Attempt(tuple(Result(entry, Outcome.GONE, "the pool is gone") for entry in task.entries))
+        others = [self.live.pool(other) for other in task.beside]
         unread = [read.message for read in (found, *others) if isinstance(read, Unread)]
         if isinstance(found, Unread) or unread:
-            return _Attempt(tuple(Result(entry, Outcome.DEFERRED, unread[0], unread=True) for entry in entries))
-        items = [found.item, *(other.item for other in others if isinstance(other, Found))]
+            return _Attempt(tuple(Result(entry, Outcome.DEFERRED, unread[0], unread=True) for entry in task.entries))
+        beside = (other.item for other in others if isinstance(other, Found))
+        return _Read(task, found.raw, (found.item, *beside))
+
+    def _look(self, reads: Sequence[_Read]) -> _Live:
+        """Read, after the pools, all that decides on their marked records, and judge."""
         aside = self.live.aside()
-        inventory = self.live.inventory(items, aside)
-        pool = inventory.pools[0]
-        wanted = {entry.record_digest for entry in entries}
-        records = {record.digest: record for record in pool.readable_records if record.digest in wanted}
-        addresses = {record.address for record in records.values()}
+        # Of a pool that also stands beside another one, the read counts whose text will be written.
+        items = {_name_of(item): item for read in reads for item in read.items}
+        items |= {_name_of(read.items[0]): read.items[0] for read in reads}
+        inventory = self.live.inventory(items.values(), aside)
+        pools = {pool.ref: pool for pool in inventory.pools}
+        wanted = {(read.task.ref, entry.record_digest) for read in reads for entry in read.task.entries}
+        addresses = {
+            record.address
+            for pool in inventory.pools
+            for record in pool.readable_records
+            if (pool.ref, record.digest) in wanted
+        }
         # Another pool's record of the same address is judged as well, so its owner must be known as well.
         same = [record for each in inventory.pools for record in each.readable_records if record.address in addresses]
-        nodes = {entry.node for entry in entries}
+        nodes = {entry.node for read in reads for entry in read.task.entries}
         snapshot = self.live.snapshot(inventory, _owner_keys(same), nodes, aside)
-        return _Live(ref, found.raw, records, snapshot, aside)
+        return _Live(pools, aside, snapshot, self._judged(snapshot))
 
     def _another(self, ref: PoolRef, raw: bytes) -> bool:
         """Whether a pool was deleted and made anew since it was judged: its records were not."""
         judged = (pool for inventory in self.live.nominated_by.inventories for pool in inventory.pools)
         return all(pool.uid != self.live.decoded_pool(raw).uid for pool in judged if pool.ref == ref)
 
-    def _condemn(self, live: _Live, entries: Sequence[Entry]) -> tuple[list[Result], list[_Case]]:
+    def _condemn(self, ref: PoolRef, live: _Live, entries: Sequence[Entry]) -> tuple[list[Result], list[_Case]]:
         """Those entries whose record is unchanged and whose verdict and reason still hold; the others' fate."""
         if not live.snapshot.pods.items:
             nobody = "no pod at all was read, which is taken for a misreading"
             return [Result(entry, Outcome.DEFERRED, nobody, unread=True) for entry in entries], []
-        findings = self._judged(live.snapshot)
+        records = {record.digest: record for record in live.pools[ref].readable_records}
         results: list[Result] = []
         condemned: list[_Case] = []
         for entry in entries:
-            record = live.records.get(entry.record_digest)
-            finding = findings.get((live.ref, entry.record_digest))
+            record = records.get(entry.record_digest)
+            finding = live.findings.get((ref, entry.record_digest))
             if record is None or finding is None:
                 results.append(Result(entry, Outcome.GONE, "the record has changed or is gone"))
             elif finding.action is Action.RELEASE and finding.reason == entry.reason:
@@ -317,7 +403,9 @@ class Releaser:
 
     # --- endpoints first ------------------------------------------------------------------------------------------
 
-    def _clear_endpoints(self, live: _Live, condemned: Sequence[_Case]) -> tuple[list[_Case], list[Result]]:
+    def _clear_endpoints(
+        self, ref: PoolRef, live: _Live, condemned: Sequence[_Case]
+    ) -> tuple[list[_Case], list[Result]]:
         """Take condemned addresses out of their owners' endpoints; what cannot be taken out is not released."""
         endpoints = {e.key: e for inventory in live.snapshot.inventories for e in inventory.endpoints}
         by_endpoint: dict[Key, list[_Case]] = {}
@@ -327,6 +415,7 @@ class Releaser:
             endpoint = endpoints.get(_owner_key(case.record))
             if (
                 endpoint is None
+                or self.live.is_removed(endpoint)
                 or endpoint.owner_uid != case.record.uid
                 or case.finding.reason is Reason.SURPLUS_FOR_OWNER
             ):
@@ -336,7 +425,7 @@ class Releaser:
         evidence = Evidence(live.snapshot, self.live.backend, self.live.cluster.now()) if by_endpoint else None
         for key, cases in by_endpoint.items():
             assert evidence is not None
-            match self._clear(evidence, live.ref, endpoints[key], cases):
+            match self._clear(evidence, ref, endpoints[key], cases):
                 case Done():
                     ready += cases
                 case NotDone(why):
@@ -362,18 +451,17 @@ class Releaser:
 
     # --- verify ---------------------------------------------------------------------------------------------------
 
-    def _after_doubt(self, live: _Live, ready: Sequence[_Case], message: str) -> list[Result]:
+    def _after_doubt(self, ref: PoolRef, ready: Sequence[_Case], message: str) -> _Attempt:
         """A write whose fate is unknown: read the pool until it tells."""
-        for _ in tries(VERIFY, self.wait):
-            found = self.live.pool(live.ref)
+        for _ in tries(self.backoffs.verify, self.wait):
+            found = self.live.pool(ref)
             if isinstance(found, Absent):
-                return [Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready]
+                return _Attempt(tuple(Result(case.entry, Outcome.GONE, "the pool is gone") for case in ready))
             if isinstance(found, Found):
                 still = f"{message}; the record is still there, but the write may yet land"
-                return self._verified(live.ref, ready, self.live.decoded_pool(found.raw), Outcome.UNVERIFIED, still)
-        return [
-            Result(case.entry, Outcome.UNVERIFIED, f"{message}; whether it was made is not known") for case in ready
-        ]
+                return self._verified(ref, ready, self.live.decoded_pool(found.raw), Outcome.UNVERIFIED, still)
+        unknown = f"{message}; whether it was made is not known"
+        return _Attempt(tuple(Result(case.entry, Outcome.UNVERIFIED, unknown) for case in ready))
 
     def _verified(
         self,
@@ -382,77 +470,110 @@ class Releaser:
         pool: Pool,
         otherwise: Outcome = Outcome.FAILED,
         still: str = "the record is still there after the write",
-    ) -> list[Result]:
-        """What the write left: gone is gone, but an owner that lives after all gets its record back."""
+    ) -> _Attempt:
+        """What the write left: what is gone has yet to be settled."""
         if isinstance(pool.records, RecordsUnreadable):
-            return [Result(case.entry, Outcome.UNVERIFIED, pool.records.problem) for case in ready]
+            return _Attempt(tuple(Result(case.entry, Outcome.UNVERIFIED, pool.records.problem) for case in ready))
         there = {record.digest for record in pool.records}
-        results = [Result(case.entry, otherwise, still) for case in ready if case.record.digest in there]
-        gone = [case for case in ready if case.record.digest not in there]
-        messages = {case.record.digest: case.finding.message for case in gone}
-        return results + self.settle(ref, [(case.entry, case.record) for case in gone], messages)
+        return _Attempt(
+            tuple(Result(case.entry, otherwise, still) for case in ready if case.record.digest in there),
+            tuple(
+                Taken(ref, case.entry, case.record, case.finding.message)
+                for case in ready
+                if case.record.digest not in there
+            ),
+        )
 
-    def settle(self, ref: PoolRef, gone: Sequence[tuple[Entry, Record]], messages: Mapping[str, str]) -> list[Result]:
-        """What becomes of records that have left a pool, once it and their owners have been read again."""
-        if not gone:
-            return []
-        fates: dict[str, _Fate] = {}
-        for _ in tries(VERIFY, self.wait):
-            fates = self._fates(ref, gone)
+    def settle(self, taken: Sequence[Taken]) -> dict[PoolRef, list[Result]]:
+        """What becomes of records that have left their pools, once those and their owners have been read again.
+
+        Gone is gone, but an owner that lives after all gets its record back.
+        """
+        if not taken:
+            return {}
+        fates: dict[tuple[PoolRef, str], _Fate] = {}
+        for _ in tries(self.backoffs.verify, self.wait):
+            fates = self._fates(taken)
             if not any(isinstance(fate, _Unclear) for fate in fates.values()):
                 break
-        results: list[Result] = []
-        out: list[Record] = []
-        for entry, record in gone:
-            match fates.get(record.digest, _Unclear("the program is stopping")):
+        results: dict[PoolRef, list[Result]] = {item.ref: [] for item in taken}
+        out: list[tuple[PoolRef, Record]] = []
+        for item in taken:
+            match fates.get((item.ref, item.record.digest), _Unclear("the program is stopping")):
                 case _StaysOut():
-                    out.append(record)
-                    results.append(Result(entry, Outcome.RELEASED, messages[record.digest], record.raw))
+                    out.append((item.ref, item.record))
+                    result = Result(item.entry, Outcome.RELEASED, item.message, item.record.raw)
                 case _Unclear(why):
-                    results.append(Result(entry, Outcome.UNVERIFIED, f"taken out, but not verified: {why}"))
+                    result = Result(item.entry, Outcome.UNVERIFIED, f"taken out, but not verified: {why}")
                 case _ComesBack(why):
-                    results.append(self._put_back(ref, entry, record, why))
-        left = unreserve(self.live, ref, out)
-        told = next((at for at, result in enumerate(results) if result.outcome is Outcome.RELEASED), 0)
-        return [
-            msgspec.structs.replace(item, left=left) if at == told and left else item for at, item in enumerate(results)
-        ]
+                    result = self._put_back(item.ref, item.entry, item.record, why)
+            results[item.ref].append(result)
+        for ref, left in unreserve(self.live, out).items():
+            at = next(at for at, result in enumerate(results[ref]) if result.outcome is Outcome.RELEASED)
+            results[ref][at] = msgspec.structs.replace(results[ref][at], left=left)
+        return results
 
-    def _fates(self, ref: PoolRef, gone: Sequence[tuple[Entry, Record]]) -> "dict[str, _Fate]":
+    def _fates(self, taken: Sequence[Taken]) -> "dict[tuple[PoolRef, str], _Fate]":
         """The same judge, as if the records were still there: who would need one of them?"""
-        found = self.live.pool(ref)
-        if isinstance(found, Unread):
-            return {record.digest: _Unclear(found.message) for _, record in gone}
-        if isinstance(found, Absent) or self._another(ref, found.raw):
-            return {record.digest: _StaysOut() for _, record in gone}
+        fates: dict[tuple[PoolRef, str], _Fate] = {}
+        found = {ref: self.live.pool(ref) for ref in dict.fromkeys(item.ref for item in taken)}
         aside = self.live.aside()
-        pool = self.live.decoded_pool(found.raw, aside)
-        if isinstance(pool.records, RecordsUnreadable):
-            return {record.digest: _Unclear(pool.records.problem) for _, record in gone}
-        taken = {record.address for record in pool.readable_records}
-        virtual = msgspec.structs.replace(pool, records=(*pool.readable_records, *(record for _, record in gone)))
-        nodes = {entry.node for entry, _ in gone}
-        keys = _owner_keys(record for _, record in gone)
-        snapshot = self.live.snapshot(Inventory(ref.ipam, (virtual,)), keys, nodes, aside, as_judged=False)
+        now: dict[PoolRef, Pool] = {}
+        for item in taken:
+            read = found[item.ref]
+            at = (item.ref, item.record.digest)
+            if isinstance(read, Unread):
+                fates[at] = _Unclear(read.message)
+            elif isinstance(read, Absent) or self._another(item.ref, read.raw):
+                fates[at] = _StaysOut()
+            else:
+                pool = now.get(item.ref) or self.live.decoded_pool(read.raw, aside)
+                now[item.ref] = pool
+                if isinstance(pool.records, RecordsUnreadable):
+                    fates[at] = _Unclear(pool.records.problem)
+        open_ = [item for item in taken if (item.ref, item.record.digest) not in fates]
+        return fates | (self._judged_fates(open_, now, aside) if open_ else {})
+
+    def _judged_fates(
+        self, taken: Sequence[Taken], now: Mapping[PoolRef, Pool], aside: Aside
+    ) -> "dict[tuple[PoolRef, str], _Fate]":
+        gone: dict[PoolRef, list[Record]] = {}
+        for item in taken:
+            gone.setdefault(item.ref, []).append(item.record)
+        virtual = tuple(
+            msgspec.structs.replace(now[ref], records=(*now[ref].readable_records, *records))
+            for ref, records in gone.items()
+        )
+        nodes = {item.entry.node for item in taken}
+        keys = _owner_keys(item.record for item in taken)
+        inventory = Inventory(self.live.backend.name, virtual)
+        snapshot = self.live.snapshot(inventory, keys, nodes, aside, as_judged=False)
         findings = self._judged(snapshot)
         evidence = Evidence(snapshot, self.live.backend, self.live.cluster.now())
-        fates: dict[str, _Fate] = {}
-        for entry, record in gone:
-            finding = findings.get((ref, record.digest))
-            address = record.address or ""
-            if finding is None or finding.reason is Reason.EVIDENCE_INCOMPLETE:
-                fates[record.digest] = _Unclear(finding.message if finding else "it could not be judged")
-            elif record.address in taken:
-                fates[record.digest] = _StaysOut()  # handed out again: there is nothing to put back
-            elif entry.reason in {Reason.NEVER_ATTACHED, Reason.SURPLUS_FOR_OWNER}:
-                # Their owner lives anyway; what would need the record is a NIC or an endpoint that has the address.
-                used = evidence.shown.get(address) or evidence.listed.get(address)
-                fates[record.digest] = _ComesBack(f"{address} is in use") if used else _StaysOut()
-            elif finding.action is Action.RELEASE or (self._stale(entry) and finding.verdict is not Verdict.IN_USE):
-                fates[record.digest] = _StaysOut()
-            else:
-                fates[record.digest] = _ComesBack(finding.message)
-        return fates
+        addresses = {ref: {record.address for record in now[ref].readable_records} for ref in gone}
+        return {
+            (item.ref, item.record.digest): self._fate(
+                item,
+                findings.get((item.ref, item.record.digest)),
+                evidence,
+                taken=item.record.address in addresses[item.ref],
+            )
+            for item in taken
+        }
+
+    def _fate(self, item: Taken, finding: Finding | None, evidence: Evidence, *, taken: bool) -> "_Fate":
+        address = item.record.address or ""
+        if finding is None or finding.reason is Reason.EVIDENCE_INCOMPLETE:
+            return _Unclear(finding.message if finding else "it could not be judged")
+        if taken:
+            return _StaysOut()  # handed out again: there is nothing to put back
+        if item.entry.reason in {Reason.NEVER_ATTACHED, Reason.SURPLUS_FOR_OWNER}:
+            # Their owner lives anyway; what would need the record is a NIC or an endpoint that has the address.
+            used = evidence.shown.get(address) or evidence.listed.get(address)
+            return _ComesBack(f"{address} is in use") if used else _StaysOut()
+        if finding.action is Action.RELEASE or (self._stale(item.entry) and finding.verdict is not Verdict.IN_USE):
+            return _StaysOut()
+        return _ComesBack(finding.message)
 
     def _stale(self, entry: Entry) -> bool:
         """Whether a mark is so old that its record may have gone by its IPAM's own doing, long before its owner's return."""
@@ -463,7 +584,7 @@ class Releaser:
         objection = self.ask(ref)
         if objection.why:
             return Result(entry, Outcome.UNVERIFIED, f"it should be put back ({why}), but {objection.why}")
-        match restore(self.live, ref, record.address or record.key, record.raw, self.wait):
+        match restore(self.live, ref, record.address or record.key, record.raw, self.wait, self.backoffs):
             case Done():
                 return Result(entry, Outcome.RESTORED, why, record.raw)
             case NotDone(problem):
@@ -490,20 +611,27 @@ _Fate = _StaysOut | _ComesBack | _Unclear
 
 
 def restore(
-    live: LiveReads, ref: PoolRef, address: str, record: bytes, wait: Callable[[float], bool]
+    live: LiveReads,
+    ref: PoolRef,
+    address: str,
+    record: bytes,
+    wait: Callable[[float], bool],
+    backoffs: Backoffs = Backoffs(),  # noqa: B008 - frozen
 ) -> Done | NotDone:
     """Put a released record back into its pool while the address has none."""
     # Before the record: an address without a reservation may be handed out by another pool of its network.
     reserved = reserve(live, ref, live.backend.record(address, record))
-    return reserved if isinstance(reserved, NotDone) else _record_again(live, ref, address, record, wait)
+    return (
+        reserved
+        if isinstance(reserved, NotDone)
+        else _record_again(live, ref, address, record, tries(backoffs.write, wait))
+    )
 
 
-def _record_again(
-    live: LiveReads, ref: PoolRef, address: str, record: bytes, wait: Callable[[float], bool]
-) -> Done | NotDone:
+def _record_again(live: LiveReads, ref: PoolRef, address: str, record: bytes, turns: Iterator[int]) -> Done | NotDone:
     why = "the program is stopping"
     uncertain = False
-    for _ in tries(WRITE, wait):
+    for _ in turns:
         found = live.pool(ref)
         if isinstance(found, Absent):
             return NotDone(f"pool {ref.name} is gone")
@@ -525,6 +653,10 @@ def _record_again(
             case Absent() | Deleted():
                 return NotDone(f"pool {ref.name} is gone")
     return NotDone(why)
+
+
+def _name_of(item: Any) -> Key:
+    return item.metadata.namespace, item.metadata.name
 
 
 def _is(record: Record, address: str, raw: bytes) -> bool:

@@ -52,6 +52,13 @@ class NotDone(Struct, frozen=True, tag=True):
 
 def remove_endpoint(live: LiveReads, endpoint: Endpoint) -> Done | NotDone:
     """Delete exactly this endpoint, take our IPAM's finalizer off, and see it gone."""
+    outcome = _remove(live, endpoint)
+    if isinstance(outcome, Done):
+        live.removed(endpoint)
+    return outcome
+
+
+def _remove(live: LiveReads, endpoint: Endpoint) -> Done | NotDone:
     if not endpoint.terminating:
         outcome = live.cluster.delete(
             endpoint.kind,

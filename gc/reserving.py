@@ -7,12 +7,12 @@ we die before the delete, a reservation without a record is left, which blocks i
 ReservationOrphan; after it, at worst a record without a reservation, which is told as ReservationMissing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from poolwarden.cluster.interface import Failed, Incomplete, Outdated, Unread, Written
 from poolwarden.gc.judge import judge
 from poolwarden.gc.ledger import Entry, digest_of
-from poolwarden.gc.live import Key, LiveReads
+from poolwarden.gc.live import Aside, Key, LiveReads
 from poolwarden.gc.policy import Policies
 from poolwarden.gc.repair import Done, NotDone, Repair, RepairOutcome
 from poolwarden.ipam.inventory import NoReservations, Reservations
@@ -21,34 +21,36 @@ from poolwarden.ipam.reservation import Reservation
 from poolwarden.ipam.verdict import Action
 
 
-def unreserve(live: LiveReads, ref: PoolRef, records: Sequence[Record]) -> str:
-    """Take away the reservations of records that have just left a pool; what could not be done, "" if nothing."""
+def unreserve(live: LiveReads, left: Sequence[tuple[PoolRef, Record]]) -> Mapping[PoolRef, str]:
+    """Take away the reservations of records that have just left their pools; for each pool what could not be done."""
     kinds = live.backend.reservations
-    if isinstance(kinds, NoReservations) or not records:
-        return ""
-    aside = live.aside()
+    if isinstance(kinds, NoReservations) or not left:
+        return {}
+    aside = live.with_reservations()
     now = live.everything(aside)
-    if isinstance(now, Unread):
-        return f"the reservations stay: {now.message}"
     coverage = aside[kinds.kind].coverage
-    if isinstance(coverage, Incomplete):
-        return f"the reservations stay: {coverage.message}"
-    pool = next((pool for pool in now.pools if pool.ref == ref), None)
-    if pool is None:
-        return ""
+    if isinstance(now, Unread) or isinstance(coverage, Incomplete):
+        why = now.message if isinstance(now, Unread) else getattr(coverage, "message", "")
+        return dict.fromkeys((ref for ref, _ in left), f"the reservations stay: {why}")
+    pools = {pool.ref: pool for pool in now.pools}
     by_place = {(item.namespace, item.name): item for item in now.reservations}
-    doomed = []
-    for record in records:
-        namespace, body = kinds.reservation_for(pool, record)
+    recorded = _recorded(now.pools)
+    doomed = {}
+    for ref, record in left:
+        if ref not in pools:
+            continue
+        namespace, body = kinds.reservation_for(pools[ref], record)
         found = by_place.get((namespace, body["metadata"]["name"]))
         # Under another name it is somebody else's; an address that is recorded again needs it.
-        if found is not None and found.owner == record.owner and not _takers(now.pools, found):
-            doomed.append(found)
-    return _take_away(live, kinds, doomed)
+        if found is not None and found.owner == record.owner and (found.network, found.address) not in recorded:
+            doomed[ref, found.name] = found
+    problems = _take_away(live, kinds, list(doomed.values()), aside)
+    return {ref: problems[found.name] for (ref, _), found in doomed.items() if found.name in problems}
 
 
-def _take_away(live: LiveReads, kinds: Reservations, doomed: Sequence[Reservation]) -> str:
-    problems: list[str] = []
+def _take_away(live: LiveReads, kinds: Reservations, doomed: Sequence[Reservation], aside: Aside) -> dict[str, str]:
+    """Delete reservations, unless they have changed, and look after them; what could not be done, by name."""
+    problems: dict[str, str] = {}
     for item in doomed:
         outcome = live.cluster.delete(
             kinds.kind,
@@ -58,40 +60,33 @@ def _take_away(live: LiveReads, kinds: Reservations, doomed: Sequence[Reservatio
             resource_version=item.resource_version,
         )
         if isinstance(outcome, Failed):
-            problems.append(f"reservation {item.name} could not be removed: {outcome.message}")
-    if doomed:
-        problems += _made_again(live, kinds, doomed)
-    return "; ".join(problems)
+            problems[item.name] = f"its reservation could not be removed: {outcome.message}"
+    return problems | _made_again(live, kinds, doomed, aside) if doomed else problems
 
 
-def _made_again(live: LiveReads, kinds: Reservations, doomed: Iterable[Reservation]) -> list[str]:
-    """Make those reservations again whose address was taken over meanwhile, or of which that is not known."""
-    now = live.everything(live.aside())
-    problems = []
+def _made_again(live: LiveReads, kinds: Reservations, doomed: Iterable[Reservation], aside: Aside) -> dict[str, str]:
+    """Make those reservations again whose address was taken over meanwhile, or of which that is not known.
+
+    `aside` tells which pools are of which network, and may be older.
+    """
+    now = live.everything(aside)
+    takers = {} if isinstance(now, Unread) else _recorded(now.pools)
+    problems: dict[str, str] = {}
     for item in doomed:
-        if isinstance(now, Unread):
-            namespace, body = kinds.again(item)
-        else:
-            takers = _takers(now.pools, item)
-            if not takers:
-                continue
-            namespace, body = kinds.reservation_for(*takers[0])
+        taker = takers.get((item.network, item.address))
+        if taker is None and not isinstance(now, Unread):
+            continue
+        namespace, body = kinds.again(item) if taker is None else kinds.reservation_for(*taker)
         outcome = live.cluster.create(kinds.kind, body, namespace=namespace)
         if not isinstance(outcome, Written | Outdated):
             said = outcome.message if isinstance(outcome, Failed) else "refused"
-            problems.append(f"reservation {item.name} is needed again, and could not be made: {said}")
+            problems[item.name] = f"its reservation is needed again, and could not be made: {said}"
     return problems
 
 
-def _takers(pools: Iterable[Pool], reservation: Reservation) -> list[tuple[Pool, Record]]:
-    """The records of a reservation's address in any pool of its network."""
-    return [
-        (pool, record)
-        for pool in pools
-        if pool.network == reservation.network
-        for record in pool.readable_records
-        if record.address == reservation.address
-    ]
+def _recorded(pools: Iterable[Pool]) -> dict[tuple[str, str | None], tuple[Pool, Record]]:
+    """Every recorded address of every network, with its pool and a record of it."""
+    return {(pool.network, record.address): (pool, record) for pool in pools for record in pool.readable_records}
 
 
 def reserve(live: LiveReads, ref: PoolRef, record: Record) -> Done | NotDone:
@@ -99,7 +94,7 @@ def reserve(live: LiveReads, ref: PoolRef, record: Record) -> Done | NotDone:
     kinds = live.backend.reservations
     if isinstance(kinds, NoReservations):
         return Done()
-    now = live.everything(live.aside())
+    now = live.everything(live.with_reservations())
     if isinstance(now, Unread):
         return NotDone(now.message)
     pool = next((pool for pool in now.pools if pool.ref == ref), None)
@@ -134,7 +129,7 @@ def mend_reservation(
     `ask` says why the pool must not be written now ("" if it may).
     """
     kinds = live.backend.reservations
-    aside = live.aside()
+    aside = live.with_reservations()
     now = live.everything(aside)
     if isinstance(now, Unread) or isinstance(kinds, NoReservations):
         why = now.message if isinstance(now, Unread) else f"{ref.ipam} has no reservations"
@@ -153,7 +148,7 @@ def mend_reservation(
     objection = ask(ref)
     if objection:
         return Repair(entry, RepairOutcome.DEFERRED, objection)
-    problem = _take_away(live, kinds, [found])
-    if problem:
-        return Repair(entry, RepairOutcome.FAILED, problem)
+    problems = _take_away(live, kinds, [found], aside)
+    if problems:
+        return Repair(entry, RepairOutcome.FAILED, problems[found.name])
     return Repair(entry, RepairOutcome.REPAIRED, finding.message)

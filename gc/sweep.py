@@ -5,7 +5,8 @@ are its guard's status with the Releasing marks, then endpoints and the pool its
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -31,8 +32,9 @@ from poolwarden.gc.guard import (
 from poolwarden.gc.ledger import Entry, bounded
 from poolwarden.gc.live import LiveReads
 from poolwarden.gc.notice import Notice, NoticeReason
+from poolwarden.gc.pacing import Backoffs
 from poolwarden.gc.policy import Ceiling, Policy
-from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releaser, Result
+from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releaser, Result, Taken, Task
 from poolwarden.gc.repair import NotDone, Repair, RepairOutcome, repair
 from poolwarden.gc.reserving import mend_reservation
 from poolwarden.gc.snapshot import Snapshot, covers
@@ -51,8 +53,11 @@ class Settings(Struct, frozen=True):
     default: Policy = Policy()
     max_releases: int = 50
     ipams: tuple[str, ...] = ()
+    backoffs: Backoffs = Backoffs()
 
 
+TOGETHER = 25
+"""Pools released from on one reading of their owners: enough to be quick, few enough that it is fresh for the last."""
 NO_PODS = "no pod at all was read: that is taken for a misreading, and nothing was done"
 
 
@@ -221,14 +226,13 @@ class Sweep:
             if not mine:
                 continue
             live = LiveReads(self.cluster, backend, judged.snapshot)
-            releaser = Releaser(live, judged.guards.policies, kept, ask, self.wait)
+            releaser = Releaser(live, judged.guards.policies, kept, ask, self.wait, self.settings.backoffs)
             beside = _beside(Evidence(judged.snapshot, backend, judged.at))
-            for course in mine:
+            for at in range(0, len(mine), TOGETHER):
                 if self.wait(0):
                     self.problems.append("the program was told to end; the next sweep goes on")
                     return
-                with self._alone(course.pool.ref):
-                    self._act_on(course, releaser, beside.get(course.pool.ref, set()))
+                self._act_on(mine[at : at + TOGETHER], releaser, beside)
 
     def _has_work(self, course: Course) -> bool:
         return bool(
@@ -250,15 +254,47 @@ class Sweep:
             case Unread(message=message):
                 return Objection(f"its PoolGuard cannot be read: {message}", unread=True)
 
-    def _act_on(self, course: Course, releaser: Releaser, beside: set[PoolRef]) -> None:
-        ref = course.pool.ref
+    def _act_on(
+        self, courses: Sequence[Course], releaser: Releaser, beside: Mapping[PoolRef, AbstractSet[PoolRef]]
+    ) -> None:
+        """Release and repair in several pools: their owners are read once for all of them, straight before the writes."""
+        tasks: list[Task] = []
+        for course in courses:
+            ref = course.pool.ref
+            with self._alone(ref):
+                self._revive(course, releaser)
+                self._finish(course, releaser)
+                actions = {entry.record_digest: finding.action for entry, finding in course.due}
+                entries = tuple(e for e in course.marked if actions[e.record_digest] is Action.RELEASE)
+                if entries:
+                    tasks.append(Task(ref, entries, tuple(sorted(beside.get(ref, ())))))
+        results = self._release(releaser, tasks)
+        for course in courses:
+            with self._alone(course.pool.ref):
+                for result in results.get(course.pool.ref, ()):
+                    self._settle(course, result)
+                self._repair(course, releaser)
+                if not course.superseded and not self._write_status(course):
+                    self.problems.append(
+                        f"{course.pool.ref.name}: what was done could not be written down; the next sweep finds it"
+                    )
+
+    def _release(self, releaser: Releaser, tasks: Sequence[Task]) -> dict[PoolRef, list[Result]]:
+        """Release in all these pools, or, if that fails by a defect of ours, in each by itself."""
+        if len(tasks) > 1:
+            try:
+                return releaser.release(tasks)
+            except Exception as error:
+                log.exception("releasing together failed; each pool is taken by itself")
+                self.problems.append(f"a defect of poolwarden: {type(error).__name__}: {error}")
+        results: dict[PoolRef, list[Result]] = {}
+        for task in tasks:
+            with self._alone(task.ref):
+                results |= releaser.release([task])
+        return results
+
+    def _repair(self, course: Course, releaser: Releaser) -> None:
         findings = {entry.record_digest: finding for entry, finding in course.due}
-        records = [e for e in course.marked if findings[e.record_digest].action is Action.RELEASE]
-        self._revive(course, releaser)
-        for result in self._finish(course, releaser):
-            self._settle(course, result)
-        for result in releaser.release(ref, records, sorted(beside)) if records else ():
-            self._settle(course, result)
         for entry in course.marked:
             finding = findings[entry.record_digest]
             if finding.action is Action.REPAIR:
@@ -267,14 +303,12 @@ class Sweep:
                 done = mend(
                     releaser.live,
                     releaser.policies,
-                    ref,
+                    course.pool.ref,
                     entry,
                     (namespace, name),
                     lambda pool: releaser.ask(pool).why,
                 )
                 self._settle_repair(course, done)
-        if not course.superseded and not self._write_status(course):
-            self.problems.append(f"{ref.name}: what was done could not be written down; the next sweep finds it")
 
     def _revive(self, course: Course, releaser: Releaser) -> None:
         """Take our mark off records whose owner lives after all: no other write of the pool waits for it."""
@@ -287,14 +321,18 @@ class Sweep:
         else:
             self._tell(course, NoticeReason.ADDRESS_RESTORED, f"{names}: its owner lives, so our mark was taken off")
 
-    def _finish(self, course: Course, releaser: Releaser) -> list[Result]:
+    def _finish(self, course: Course, releaser: Releaser) -> None:
         """Releases that were made, but never verified, since their sweep ended first: verify them now."""
         if not course.vanished or course.by_hand or releaser.ask(course.pool.ref).why:
-            return []
-        backend = releaser.live.backend
-        gone = [(entry, backend.record(entry.address or "", entry.record.encode())) for entry in course.vanished]
-        message = "taken out by a sweep that ended before it could say so"
-        return releaser.settle(course.pool.ref, gone, {record.digest: message for _, record in gone})
+            return
+        backend, ref = releaser.live.backend, course.pool.ref
+        why = "taken out by a sweep that ended before it could say so"
+        gone = [
+            Taken(ref, entry, backend.record(entry.address or "", entry.record.encode()), why)
+            for entry in course.vanished
+        ]
+        for result in releaser.settle(gone).get(ref, ()):
+            self._settle(course, result)
 
     def _settle(self, course: Course, result: Result) -> None:
         """Write down, log and tell what became of one marked record."""

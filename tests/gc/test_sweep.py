@@ -884,7 +884,9 @@ def test_defect_in_one_pool_stops_no_other(when: Callable[[Call], bool], number:
     world.on(when, defect, nth=number)
     report = sweep(world)
     assert A not in world.records("blue")
-    assert any("a: a defect of poolwarden: RuntimeError: a defect" in line for line in report.problems)
+    told = [line for line in report.problems if "a defect of poolwarden: RuntimeError: a defect" in line]
+    assert told
+    assert all(line.startswith("a: ") for line in told)
     world.later(minutes=11)
     sweeps(world, 3)
     assert set(world.records("a")) == {"10.9.0.2"}
