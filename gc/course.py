@@ -1,6 +1,6 @@
 """One pool's way through a sweep: what its ledger says after this sweep's findings, what is due, and its guard's status."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -21,12 +21,14 @@ from poolwarden.gc.guard import (
 from poolwarden.gc.ledger import Entry, Phase, advance, bounded, digest_of, due, later, sighted
 from poolwarden.gc.policy import Ceiling, Mode, Policy
 from poolwarden.gc.snapshot import covers
-from poolwarden.gc.states import count
+from poolwarden.gc.states import States, Uncounted, count
 from poolwarden.ipam.inventory import NoHiding
 from poolwarden.ipam.pool import Pool, Record, RecordsUnreadable
 from poolwarden.ipam.registry import BACKENDS
-from poolwarden.ipam.verdict import Action, Finding, Reason, Verdict
+from poolwarden.ipam.verdict import Action, Finding, OwnerId, Reason, Verdict
 
+MOST_BLOCKING = 10
+"""Records that the condition Exhausted names; more are counted."""
 LONGEST_TOLD = 100
 """Conflicts that the condition Conflicted names, and that Events tell; more are counted."""
 
@@ -135,10 +137,11 @@ class Course:
         left = [finding for finding in self.findings if finding.record_digest not in self._gone]
         verdicts = [finding.verdict for finding in left]
         released, self._released = merged_released(self.status.released, self._released), []
+        states = count(self.pool, left, cooling(ledger.entries))
         return GuardStatus(
             observed_at=now,
             pool_uid=self.pool.uid,
-            addresses=addresses_of(count(self.pool, left, cooling(ledger.entries))),
+            addresses=addresses_of(states),
             findings=FindingCounts(
                 leaked=verdicts.count(Verdict.LEAKED),
                 conflict=verdicts.count(Verdict.CONFLICT),
@@ -152,7 +155,7 @@ class Course:
             nodes_silent=self.nodes_silent,
             extended=self.status.extended,
             spent_generation=self._spent_generation(),
-            conditions=self._conditions(now),
+            conditions=self._conditions(states, now),
         )
 
     def advance(self, judged: Judged, ceiling: Ceiling) -> None:
@@ -209,6 +212,16 @@ class Course:
         since = (memory.nodes_silent.get((ref, name)) or there[name].not_ready_since or now for name in silent)
         self.nodes_silent = tuple(map(NodeSince, silent, since))
 
+    def _exhausted(self, states: States | Uncounted) -> Iterator[tuple[str, bool, str, str]]:
+        """The condition Exhausted; none of a pool whose records cannot be counted."""
+        match states:
+            case States(size=size, free=0) if size:
+                yield "Exhausted", True, "NoFreeAddress", exhaustion(self.findings)
+            case States():
+                yield "Exhausted", False, "FreeAddresses", "there are free addresses"
+            case Uncounted():
+                pass
+
     def _spent_generation(self) -> int:
         """An acknowledgement is spent when Braked clears; the next one needs a new spec generation."""
         cleared = self._was_braked and isinstance(self.brake, Open) and not self._in_doubt
@@ -230,7 +243,7 @@ class Course:
             doubtful > 0 and (candidates + doubtful) * 2 > len(records)
         )
 
-    def _conditions(self, now: datetime) -> tuple[GuardCondition, ...]:
+    def _conditions(self, states: States | Uncounted, now: datetime) -> tuple[GuardCondition, ...]:
         generation = self.guard.metadata.generation if self.guard is not None else 0
         old = self.status.conditions
         doubts = doubts_of(self.findings)
@@ -251,6 +264,7 @@ class Course:
                     "EvidenceIncomplete" if doubts else "AllRead",
                     doubts or "all evidence was read",
                 ),
+                *self._exhausted(states),
                 ("Conflicted", bool(conflicts), "AddressConflict" if conflicts else "NoConflict", conflicts or "none"),
                 ("Braked", braked, reason, why),
             )
@@ -259,6 +273,16 @@ class Course:
             fresh = [item for item in fresh if item.type != "Braked"]
         names = {item.type for item in fresh}
         return (*fresh, *(item for item in old if item.type not in names))
+
+
+def exhaustion(findings: Iterable[Finding]) -> str:
+    """Why not one address is free, with the records that block it though nobody is seen to use them."""
+    blocking = [f for f in findings if f.reason is Reason.NAME_LIVE and isinstance(f.owner, OwnerId)]
+    if not blocking:
+        return "no address is free"
+    told = ", ".join(f"{f.address} ({f.owner})" for f in blocking[:MOST_BLOCKING])
+    more = f" and {len(blocking) - MOST_BLOCKING} more" if len(blocking) > MOST_BLOCKING else ""
+    return f"no address is free; recorded by name for pods that live, but are not seen to use them: {told}{more}"
 
 
 def course_of(judged: Judged, pool: Pool, findings: list[Finding]) -> Course:

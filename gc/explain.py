@@ -9,7 +9,8 @@ from poolwarden.gc.evidence import Evidence
 from poolwarden.gc.examine import Judged, kept_ledgers
 from poolwarden.gc.ledger import Entry, Ledger, Phase, digest_of
 from poolwarden.gc.policy import Ceiling, Policy
-from poolwarden.ipam.pool import Pool, Record
+from poolwarden.ipam.pool import ClaimedOwner, Pool, Record
+from poolwarden.ipam.reservation import Reservation
 from poolwarden.ipam.verdict import Action, Finding, Verdict
 
 
@@ -40,11 +41,7 @@ def _story(
     ledger = kept_ledgers(judged).get(pool.ref, Ledger())
     yield f"{address} in {pool.ref}"
     yield f"  range     {_range(pool, address)}"
-    for record in records:
-        yield f"  record    {record.raw.decode('utf-8', 'replace')}"
-        yield f"  digest    {record.digest}"
-    if not records:
-        yield "  record    none"
+    yield from _recorded(evidence, pool, address, records)
     yield from _holders(evidence, address)
     for finding in findings:
         yield f"  verdict   {finding.verdict} · {finding.reason}, action {finding.action}"
@@ -63,6 +60,24 @@ def _story(
             yield f"  braked    {state.why}"
     if all(finding.action is Action.NONE for finding in findings):
         yield "  next      nothing: gc leaves it alone" if records or findings else "  next      free: nothing to do"
+
+
+def _recorded(evidence: Evidence, pool: Pool, address: str, records: Sequence[Record]) -> Iterator[str]:
+    for record in records:
+        yield f"  record    {record.raw.decode('utf-8', 'replace')}"
+        yield f"  digest    {record.digest}"
+        if record.hidden:
+            yield "  hidden    it carries poolwarden's mark: its IPAM does not find it for an owner of that name"
+    if not records:
+        yield "  record    none"
+    for reservation in evidence.reservations:
+        if (reservation.network, reservation.address) == (pool.network, address):
+            yield f"  reserved  by {reservation.namespace}/{reservation.name} for {_owner_name(reservation)}"
+
+
+def _owner_name(reservation: Reservation) -> str:
+    owner = reservation.owner
+    return f"{owner.namespace}/{owner.name}" if isinstance(owner, ClaimedOwner) else "nobody that can be read"
 
 
 def _holders(evidence: Evidence, address: str) -> Iterator[str]:

@@ -184,12 +184,13 @@ def read_guards(listing: Listing[PoolGuard], default: Policy) -> Guards:
     policies: dict[PoolRef, Policy] = {}
     for ref, guard in by_pool.items():
         policies[ref] = _policy(guard, default, problems)
-    for broken in listing.unreadable:
-        problems.append(f"PoolGuard {broken.name} cannot be read and counts as mode Off: {broken.error}")
-        ipam, _, name = broken.name.partition(".")
-        policies[PoolRef(ipam, "", name)] = msgspec.structs.replace(default, mode=Mode.OFF)
+    problems += [
+        f"PoolGuard {broken.name} cannot be read and counts as mode Off: {broken.error}"
+        for broken in listing.unreadable
+    ]
     ignored = tuple(guard for guard in listing.items if not guard.canonical)
-    return Guards(by_pool, ignored, Policies(default, policies), tuple(problems))
+    unread = frozenset(broken.name for broken in listing.unreadable)
+    return Guards(by_pool, ignored, Policies(default, policies, unread), tuple(problems))
 
 
 def _policy(guard: PoolGuard, default: Policy, problems: list[str]) -> Policy:

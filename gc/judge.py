@@ -32,7 +32,7 @@ from poolwarden.gc.snapshot import Snapshot
 from poolwarden.ipam.address import Family, family_of, sort_key
 from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.holder import Holder
-from poolwarden.ipam.inventory import Backend, PodOwners
+from poolwarden.ipam.inventory import Backend, PodOwners, endpoint_kinds
 from poolwarden.ipam.network import NoStatus
 from poolwarden.ipam.objects import ContainerStatus, Pod
 from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable, Removals, UnparsedOwner
@@ -48,10 +48,19 @@ def judge(snapshot: Snapshot, policy: Policies, now: datetime) -> list[Finding]:
     findings = [
         finding
         for name in dict.fromkeys(inventory.ipam for inventory in snapshot.inventories)
+        if _has_objects(snapshot, BACKENDS[name])
         for finding in _Judge(snapshot, BACKENDS[name], policy, now).findings()
     ]
     findings += overlaps_across(pool for inventory in snapshot.inventories for pool in inventory.pools)
     return sorted(findings, key=_order)
+
+
+def _has_objects(snapshot: Snapshot, backend: Backend) -> bool:
+    """Whether there is anything of an IPAM to judge: indexing all pods for one that is not installed would be waste."""
+    kinds = (backend.pool_kind, *endpoint_kinds(backend))
+    return any(snapshot.unreadable.get(kind) for kind in kinds) or any(
+        item.pools or item.endpoints or item.reservations for item in snapshot.inventories if item.ipam == backend.name
+    )
 
 
 def _order(finding: Finding) -> tuple[object, ...]:
@@ -516,7 +525,10 @@ class _Case:
             surplus = self._surplus(pod) or self._never_attached(pod)
             if surplus is not None:
                 return surplus
-        return self._say(Verdict.IN_USE, Reason.OWNER_LIVE, f"{self._recorded_for}, which lives ({pod.status.phase})")
+        lives = f"{self._recorded_for}, which lives ({pod.status.phase})"
+        if not self.record.uid and not self._shown_by(pod):
+            return self._say(Verdict.IN_USE, Reason.NAME_LIVE, f"{lives} and is not proven to use another address")
+        return self._say(Verdict.IN_USE, Reason.OWNER_LIVE, lives)
 
     def _surplus(self, pod: Pod) -> Finding | None:
         held = self.judge.holdings.get((self.pool.ref, self.record.uid, family_of(self.address)), frozenset())

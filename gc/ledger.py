@@ -60,9 +60,15 @@ class Entry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 REPAIRED = frozenset(
-    {Reason.ENDPOINT_STALE, Reason.ENDPOINT_ORPHAN, Reason.INTERFACE_DUPLICATED, Reason.INTERFACE_EMPTY}
+    {
+        Reason.ENDPOINT_STALE,
+        Reason.ENDPOINT_ORPHAN,
+        Reason.INTERFACE_DUPLICATED,
+        Reason.INTERFACE_EMPTY,
+        Reason.RESERVATION_ORPHAN,
+    }
 )
-"""Reasons whose action is a repair of an endpoint; every other entry is a record on its way out."""
+"""Reasons whose action is a repair, of an endpoint or a reservation; every other entry is a record on its way out."""
 
 
 class Ledger(Struct, frozen=True):

@@ -18,6 +18,7 @@ class NoticeReason(StrEnum):
     RELEASE_SKIPPED = "ReleaseSkipped"
     ADDRESS_CONFLICT = "AddressConflict"
     ENDPOINT_REPAIRED = "EndpointRepaired"
+    POOL_EXHAUSTED = "PoolExhausted"
     SWEEP_BRAKED = "SweepBraked"
 
     @property

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+import msgspec
 from msgspec import Struct
 
 from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.pool_guard import guard_name
 from poolwarden.ipam.ranges import AddressSet
 
 
@@ -68,11 +70,14 @@ class Policy(Struct, frozen=True):
 
 
 class Policies(Struct, frozen=True):
-    """The default and the pools that have a guard of their own."""
+    """The default, the pools that have a guard of their own, and the names of guards that cannot be read."""
 
     default: Policy = Policy()
     by_pool: Mapping[PoolRef, Policy] = {}
+    unread: frozenset[str] = frozenset()
 
     def of(self, pool: PoolRef) -> Policy:
-        """The policy of a pool."""
+        """The policy of a pool. One whose guard cannot be read is Off: doubt keeps."""
+        if self.unread and guard_name(pool) in self.unread:
+            return msgspec.structs.replace(self.default, mode=Mode.OFF)
         return self.by_pool.get(pool, self.default)

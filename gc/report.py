@@ -123,7 +123,9 @@ def sweep_text(report: SweepReport, *, may_release: bool) -> str:
     released = done.count(Outcome.RELEASED)
     records = sum(len(pool.pool.readable_records) for pool in report.pools)
     read = f"{_counted(len(report.pools), 'pool')}, {_counted(records, 'record')}"
-    found = f"{_counted(len(findings), 'finding')}, {leaked} leaked; {released} released, {len(done) - released} not"
+    hidden = done.count(Outcome.HIDDEN)
+    fates = f"{released} released, {f'{hidden} hidden first, ' * bool(hidden)}{len(done) - released - hidden} not"
+    found = f"{_counted(len(findings), 'finding')}, {leaked} leaked; {fates}"
     lines = [f"{read}: {found}"]
     lines += [
         _waiting(pool, entry, report.at) for pool in report.pools for entry in pool.ledger.entries if entry.due_at
@@ -145,7 +147,7 @@ def _counted(number: int, what: str) -> str:
 def _waiting(pool: PoolReport, entry: Entry, now: datetime) -> str:
     """What an entry waits for, and until when."""
     assert entry.due_at is not None
-    what = f"repair of its endpoint ({entry.reason})" if entry.reason in REPAIRED else "release"
+    what = f"repair ({entry.reason})" if entry.reason in REPAIRED else "release"
     phase = "grace" if entry.phase is Phase.SIGHTED else "cooldown"
     when = f"{phase} until {_time(entry.due_at)}" if entry.due_at > now else f"due since {_time(entry.due_at)}"
     return f"  {pool.pool.ref.name} {entry.address}  waits for {what}, {when}"

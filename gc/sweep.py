@@ -432,7 +432,7 @@ class Sweep:
     # --- telling --------------------------------------------------------------------------------------------------
 
     def _tell_news(self, course: Course) -> None:
-        """What was not so at the last sweep: new leaks, new conflicts, a brake that closed."""
+        """What was not so at the last sweep: new leaks, new conflicts, no free address any more, a brake that closed."""
         if course.off:
             return
         for finding in course.detected:
@@ -442,6 +442,12 @@ class Sweep:
         for finding in conflicts_told(course.findings):
             if conflict_line(finding) not in known:
                 self._tell(course, NoticeReason.ADDRESS_CONFLICT, finding.message, finding)
+        for full in course.status.conditions:
+            was = before.get("Exhausted")
+            if (full.type, full.status) == ("Exhausted", "True") and (
+                was is None or (was.status, was.message) != (full.status, full.message)
+            ):
+                self._tell(course, NoticeReason.POOL_EXHAUSTED, full.message)
         if isinstance(course.brake, Braked) and (
             "Braked" not in before or before["Braked"].message != course.brake.why
         ):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from poolwarden.cluster.events import Event, Reference, Type, send
 from poolwarden.cluster.interface import Cluster, Failed, Written
 from poolwarden.gc.notice import Notice, NoticeReason
+from poolwarden.ipam.inventory import holder_kinds
 from poolwarden.ipam.kinds import PODS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import OwnerId
@@ -17,6 +18,7 @@ _DONE = {
     NoticeReason.RELEASE_SKIPPED: "Release",
     NoticeReason.ADDRESS_CONFLICT: "Judge",
     NoticeReason.ENDPOINT_REPAIRED: "Repair",
+    NoticeReason.POOL_EXHAUSTED: "Count",
     NoticeReason.SWEEP_BRAKED: "Brake",
 }
 
@@ -41,7 +43,9 @@ def _event(notice: Notice) -> Event:
     related = None
     if notice.owner_lives and isinstance(notice.owner, OwnerId):
         owner = notice.owner
-        related = Reference(PODS.api_version, PODS.kind, owner.name, owner.namespace, owner.uid)
+        kinds = {found.kind: found for found in (PODS, *holder_kinds(BACKENDS[notice.pool.ipam]))}
+        owned = kinds[owner.kind]
+        related = Reference(owned.api_version, owned.kind, owner.name, owner.namespace, owner.uid)
     return Event(
         Type.WARNING if notice.reason.warns else Type.NORMAL,
         notice.reason.value,

@@ -176,6 +176,13 @@ def _gc(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-releases", type=count, default=50, metavar="N", help="per sweep, in all (default: 50)")
     command.add_argument("--ipam", action="append", default=[], metavar="NAME", help="only this IPAM; repeatable")
     command.add_argument(
+        "--backoff",
+        action="append",
+        default=[],
+        metavar="KEY:FIELD=N,...",
+        help="how tries are paced; keys write, verify; fields initialDelay, duration, factor, jitter, steps, cap (seconds)",
+    )
+    command.add_argument(
         "--write", metavar="OUT", help="with -f: write the resulting objects there (- for standard output)"
     )
     lease = command.add_argument_group("leader election")

@@ -25,6 +25,7 @@ from poolwarden.cluster.pacing import Stop
 from poolwarden.gc.by_hand import CouldNot, Did, Proposal, Refused, propose, release_by_hand, restore_by_hand
 from poolwarden.gc.examine import Judged, examine, kept_ledgers, pool_reports, pools_of
 from poolwarden.gc.explain import explain
+from poolwarden.gc.pacing import BackoffError, Backoffs, overridden
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.report import audit_report, audit_table, sweep_text
 from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
@@ -114,11 +115,18 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _gc(options: argparse.Namespace) -> int:
+    backoffs = Backoffs()
+    try:
+        for text in options.backoff:
+            backoffs = overridden(backoffs, text)
+    except BackoffError as error:
+        return _fail(f"--backoff: {error}")
     settings = Settings(
         ceiling=Ceiling(options.mode),
         default=Policy(grace=options.grace, cooldown=options.cooldown),
         max_releases=options.max_releases,
         ipams=tuple(options.ipam),
+        backoffs=backoffs,
     )
     if options.file:
         return _gc_files(options, settings)

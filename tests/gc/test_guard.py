@@ -169,6 +169,16 @@ def test_keep_that_cannot_be_parsed(keep: str) -> None:
     assert "PoolGuard spiderpool.blue counts as mode Off" in guards.problems[0]
 
 
+@pytest.mark.parametrize("name", ["10.0.0.0-24", "a" * 300])
+def test_guard_of_a_pool_in_a_namespace_that_cannot_be_decoded(name: str) -> None:
+    """It is known by the name that a pool's guard has, in whatever namespace the pool is, and however long its name."""
+    pool = PoolRef("whereabouts", "kube-system", name)
+    broken = Unreadable("", guard_name(pool), "poolguards", "Expected `int`, got `str`", b"{}")
+    guards = read_guards(Listing((), Complete(), (broken,)), Policy(mode=Mode.RELEASE))
+    assert guards.policies.of(pool).mode is Mode.OFF
+    assert guards.policies.of(PoolRef("whereabouts", "other", name)).mode is Mode.RELEASE
+
+
 @pytest.mark.parametrize("name", ["blue", "team.blue"])
 def test_guard_that_cannot_be_decoded(name: str) -> None:
     """Doubt keeps: its pool is Off, whatever the default, and the problem names it and the error."""

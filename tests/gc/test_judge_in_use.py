@@ -21,6 +21,7 @@ from factories import (
 
 A = "10.0.0.10"
 IN_USE = "InUse OwnerLive none"
+NAME_LIVE = "InUse NameLive none"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_message_names_the_interface() -> None:
 
 def test_record_without_uid_and_a_live_pod_of_that_name() -> None:
     """Old Spiderpool stored no UID: a live pod of that name keeps the address."""
-    assert said(A, blue({A: claim("app", "")}), pod("app")) == IN_USE
+    assert said(A, blue({A: claim("app", "")}), pod("app")) == NAME_LIVE
     assert said(A, blue({A: claim("app", "")}), pod("app", ips=[A])) == IN_USE
 
 
@@ -109,7 +110,7 @@ def test_record_without_uid_whose_pod_is_proven_to_use_another_address() -> None
 def test_record_without_uid_whose_pod_is_not_proven_to_use_another_address() -> None:
     """Not Ready, or a status that is not complete: the pod may have both."""
     for app in (pod("app", ips=["10.0.0.11"], ready=False), pod("app", ips=["10.0.0.11"], networks="more")):
-        assert said(A, blue({A: claim("app", "")}), app, nad("eth0")) == IN_USE
+        assert said(A, blue({A: claim("app", "")}), app, nad("eth0")) == NAME_LIVE
 
 
 def test_record_without_uid_is_not_a_machines_by_its_pods_name() -> None:

@@ -227,7 +227,7 @@ def test_other_owners_do_not_count() -> None:
 def test_records_without_uid_are_no_surplus() -> None:
     """Nothing says that they are of one pod."""
     record = claim("app", "")
-    assert said(A, blue({A: record, B: record}), pod("app", phase="Pending")) == IN_USE
+    assert said(A, blue({A: record, B: record}), pod("app", phase="Pending")) == "InUse NameLive none"
 
 
 @pytest.mark.parametrize("owner", [app(deadline=ago(minutes=-1)), pod("app", phase="Failed", containers={})])

@@ -699,6 +699,24 @@ def test_conflict_is_told_once() -> None:
     assert conditions(world)["Conflicted"]["status"] == "False"
 
 
+def test_exhausted_pool() -> None:
+    """Exhausted is news once, names the records that block the pool by name alone, and ends with the first free address."""
+    old = {f"10.0.0.{n}": claim(f"app-{n}", "") for n in range(10, 30)}
+    waiting = [pod(f"app-{n}", phase="Pending") for n in range(10, 30)]
+    seen = pod("seen", ips=["10.0.0.30"])
+    world = World(blue({**old, "10.0.0.30": seen}), seen, *waiting)
+    reports = sweeps(world, 3)
+    assert [said(report).count("PoolExhausted") for report in reports] == [1, 0, 0]
+    told = conditions(world)["Exhausted"]
+    assert (told["status"], told["reason"]) == ("True", "NoFreeAddress")
+    assert "10.0.0.10 (default/app-10)" in told["message"]
+    assert "10.0.0.30" not in told["message"]
+    assert "and 10 more" in told["message"]
+    world.record("blue", {"10.0.0.10": None})
+    assert said(sweep(world)).count("PoolExhausted") == 0
+    assert conditions(world)["Exhausted"]["status"] == "False"
+
+
 def test_complete_condition() -> None:
     """Complete is False while evidence lacks, and says which."""
     world = leaking()
