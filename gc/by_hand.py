@@ -23,7 +23,7 @@ from poolwarden.ipam.inventory import Backend
 from poolwarden.ipam.pool import Pool, Record
 from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
-from poolwarden.ipam.verdict import Action, Finding
+from poolwarden.ipam.verdict import Action, Finding, OwnerId
 
 
 class Guard(StrEnum):
@@ -150,7 +150,8 @@ def _note_restored(cluster: Cluster, guard: PoolGuard, item: Released, digest: s
     released = tuple(back if entry == item else entry for entry in guard.status.released)
     body = status_change(guard, msgspec.structs.replace(guard.status, released=released))
     outcome = cluster.patch(POOL_GUARDS, body, name=guard.metadata.name, subresource="status")
-    owner = f"{item.owner.namespace}/{item.owner.name} (UID {item.owner.uid})" if item.owner else item.record
+    was = item.owner
+    owner = str(OwnerId(was.kind, was.namespace, was.name, was.uid)) if was else item.record
     done = f"{item.address} is recorded for {owner} again"
     if isinstance(outcome, Written):
         return Did(done)

@@ -38,6 +38,7 @@ class Reason(StrEnum):
     POOLS_OVERLAP = "PoolsOverlap"  # Drift between networks that are known to be apart
     # InUse
     OWNER_LIVE = "OwnerLive"
+    NAME_LIVE = "NameLive"  # the record has no UID: a pod of that name lives, and may be another than it was made for
     BEING_REMOVED = "BeingRemoved"  # an address on its way out of its pool: remembered, and no finding for an hour
     # Retained
     STATEFUL_SET_ENTITLED = "StatefulSetEntitled"
