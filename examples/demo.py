@@ -20,6 +20,11 @@ SCENES = (
         "A StatefulSet pod is restarting: the record of its old UID is kept for it.",
     ),
     ("conflict", "10.60.0.11", "A running pod uses an address that its pool does not record."),
+    (
+        "whereabouts",
+        "10.80.0.2",
+        "Whereabouts stores no UID: of two force-deleted pods one came back and has its record.",
+    ),
 )
 SWEEPS = (
     ("2026-11-30T17:30:00Z", "first sighting"),

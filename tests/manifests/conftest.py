@@ -7,6 +7,7 @@ import pytest
 
 from controlplane.build import WHEREABOUTS_CRDS
 from controlplane.plane import ControlPlane
+from manifests.leaking import GUARDS, Leaking
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,3 +29,15 @@ def control_plane(
         plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
         plane.kubectl("apply", f"--filename={ROOT / 'manifests' / 'namespace.yaml'}")
         yield plane
+
+
+@pytest.fixture
+def leaking(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, namespace: str, bare_node: str
+) -> Iterator[Leaking]:
+    """The pool of the IPAM that the test is about; it and its guard are gone afterwards."""
+    scene: Leaking = request.param(control_plane, namespace, bare_node)
+    scene.make()
+    yield scene
+    scene.remove()
+    control_plane.request("DELETE", GUARDS)

@@ -40,8 +40,14 @@ OBSERVE = {
     *rights("", "pods nodes", "get list"),
     *rights("apps", "statefulsets", "get list"),
     *rights("kubevirt.io", "virtualmachines virtualmachineinstances", "get list"),
-    *rights("k8s.cni.cncf.io", "network-attachment-definitions", "get list"),
-    *rights("spiderpool.spidernet.io", "spiderippools spiderendpoints spiderreservedips", "get list"),
+    *rights("k8s.cni.cncf.io", "network-attachment-definitions", "list"),
+    *rights("spiderpool.spidernet.io", "spiderippools spiderendpoints", "get list"),
+    *rights("spiderpool.spidernet.io", "spiderreservedips", "list"),
+    *rights("whereabouts.cni.cncf.io", "ippools", "get list"),
+    *rights("whereabouts.cni.cncf.io", "overlappingrangeipreservations nodeslicepools", "list"),
+    *rights("vm.neon.tech", "ippools virtualmachines", "get list"),
+    *rights("network.alibabacloud.com", "nodes", "get list"),
+    *rights("network.alibabacloud.com", "noderuntimes", "list"),
     *rights("poolwarden.dev", "poolguards", "get list create patch delete"),
     *rights("poolwarden.dev", "poolguards/status", "patch"),
     *rights(*CRDS, "get", name="poolguards.poolwarden.dev"),
@@ -55,6 +61,10 @@ LEASE = {
 RELEASE = {
     *rights("spiderpool.spidernet.io", "spiderippools/status", "patch"),
     *rights("spiderpool.spidernet.io", "spiderendpoints", "get patch delete"),
+    *rights("whereabouts.cni.cncf.io", "ippools", "patch"),
+    *rights("whereabouts.cni.cncf.io", "overlappingrangeipreservations", "create delete"),
+    *rights("vm.neon.tech", "ippools", "patch"),
+    *rights("network.alibabacloud.com", "nodes/status", "patch"),
 }
 CERTIFICATES = Settings(namespace="poolwarden")
 KNOWLEDGE = {
@@ -289,8 +299,8 @@ def test_leases_are_gcs_at_home_alone(control_plane: ControlPlane) -> None:
 
 
 @pytest.mark.usefixtures("installed", "released")
-def test_release_adds_the_two_writes_that_it_takes(control_plane: ControlPlane) -> None:
-    """The component release adds the write of a pool's records and of endpoints, and not that of a pool's spec."""
+def test_release_adds_the_writes_that_it_takes(control_plane: ControlPlane) -> None:
+    """The component release adds the writes of records, endpoints and reservations, and of no owner, node or other thing."""
     assert rights_of(GC, control_plane, "default", OBSERVE | RELEASE) == OBSERVE | RELEASE
 
 
