@@ -169,12 +169,12 @@ def _unread(judged: Judged, backend: Backend, namespace: str) -> str:
 def _users(judged: Judged, backend: Backend, pool: Pool, address: str, item: Released) -> Iterator[str]:
     """Who has the address or shows it, the record's own owner aside."""
     owner = item.owner.uid if item.owner is not None else ""
+    evidence = Evidence(judged.snapshot, backend, judged.at)
     for other in pools_of(judged.snapshot):
-        if other.ref.ipam == pool.ref.ipam:
+        if other.ref.ipam == pool.ref.ipam and not evidence.networks_apart(pool.ref, other.ref):
             for record in other.readable_records:
                 if record.address == address:
                     yield f"{other.ref.name} records {address} for {record.raw.decode('utf-8', 'replace')}"
-    evidence = Evidence(judged.snapshot, backend, judged.at)
     for shower in evidence.shown.get(address, ()):
         if not (owner and shower.uid == owner) and not evidence.apart(shower, pool.ref, address):
             yield f"{shower.who} shows {address}"

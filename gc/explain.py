@@ -93,8 +93,10 @@ def _holders(evidence: Evidence, address: str) -> Iterator[str]:
 
 def _range(pool: Pool, address: str) -> str:
     if address in pool.ranges:
-        return f"inside {pool.configured}"
-    return f"inside {pool.configured}, but reserved" if address in pool.configured else f"outside {pool.configured}"
+        return f"inside {pool.ranges}"
+    if address in pool.configured:
+        return f"inside {pool.configured}, but excluded or reserved"
+    return f"outside {pool.configured}"
 
 
 def _released(judged: Judged, pool: Pool, address: str) -> Iterator[str]:

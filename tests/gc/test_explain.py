@@ -123,7 +123,7 @@ def test_places() -> None:
         reserved_ip("10.0.0.20"), green({A: LEAK}), pool("other", "10.0.0.25-10.0.0.40"), pod("app", uid="newer")
     )
     assert "record    none" in story(world, "10.0.0.15")
-    assert "but reserved" in story(world, "10.0.0.20")
+    assert "but excluded or reserved" in story(world, "10.0.0.20")
     assert "outside 10.0.1.10-10.0.1.30" in story(world, A, "green")
     assert story(world, "10.0.0.26").count(" in spiderpool.") == 2
     assert story(world, "192.0.2.1") == "192.0.2.1 is in no pool that was read"

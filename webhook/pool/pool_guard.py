@@ -9,6 +9,7 @@ from poolwarden.ipam.neon import NeonPoolShape
 from poolwarden.ipam.pool import PoolRef
 from poolwarden.ipam.pool_guard import guard_name
 from poolwarden.ipam.ranges import Network, RangeError, parse_network
+from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.spiderpool import PoolShape
 from poolwarden.ipam.whereabouts import WhereaboutsPoolShape
 from poolwarden.webhook.knowledge import Knowledge, Known
@@ -19,7 +20,7 @@ from poolwarden.webhook.pool.claims import PoolNetworks, foreign_overlaps, sibli
 from poolwarden.webhook.pool.fault import Fault, Weight, warned, weight_by
 from poolwarden.webhook.pool.scene import Scene
 
-IPAMS: Mapping[str, bool] = {spiderpool.NAME: False, whereabouts.NAME: True, neon.NAME: True, "terway": False}
+IPAMS: Mapping[str, bool] = {name: backend.pool_kind.namespaced for name, backend in BACKENDS.items()}
 """The IPAMs that a guard may name, and whether their pools are namespaced."""
 _WEEK, _YEAR, _INT32 = 7 * 86400, 365 * 86400, (1 << 31) - 1
 
