@@ -19,7 +19,7 @@ from poolwarden.gc.guard import (
     merged_released,
 )
 from poolwarden.gc.ledger import Entry, Phase, advance, bounded, digest_of, due, later, sighted
-from poolwarden.gc.policy import Ceiling, Mode, Policy
+from poolwarden.gc.policy import Ceiling, Mode, Policy, Unbalanced
 from poolwarden.gc.snapshot import covers
 from poolwarden.gc.states import States, Uncounted, count
 from poolwarden.ipam.inventory import NoHiding
@@ -27,6 +27,8 @@ from poolwarden.ipam.pool import Pool, Record, RecordsUnreadable
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding, OwnerId, Reason, Verdict
 
+NEARLY = 10
+"""A pool of which less than one in so many addresses is free is nearly exhausted."""
 MOST_BLOCKING = 10
 """Records that the condition Exhausted names; more are counted."""
 LONGEST_TOLD = 100
@@ -62,6 +64,10 @@ class Course:
         self._ripe = True
         self.superseded = False
         """Whether an operator has changed the guard since it was marked: then nothing more is written in this sweep."""
+        self.extended = status.extended
+        """What the pool has from its guard's reserve."""
+        self.rebalanceable: tuple[bool, str, str] | None = None
+        """The condition Rebalanceable of this sweep; until it is known, that of the one before stands."""
         self._released: list[Released] = []
         self._gone: set[str] = set()
         self._omitted = 0
@@ -153,7 +159,7 @@ class Course:
             released=released,
             nodes_gone=self.nodes_gone,
             nodes_silent=self.nodes_silent,
-            extended=self.status.extended,
+            extended=self.extended,
             spent_generation=self._spent_generation(),
             conditions=self._conditions(states, now),
         )
@@ -217,6 +223,8 @@ class Course:
         match states:
             case States(size=size, free=0) if size:
                 yield "Exhausted", True, "NoFreeAddress", exhaustion(self.findings)
+            case States(size=size, free=free) if free * NEARLY < size:
+                yield "Exhausted", False, "NearlyExhausted", f"less than a tenth of {size} addresses is free"
             case States():
                 yield "Exhausted", False, "FreeAddresses", "there are free addresses"
             case Uncounted():
@@ -271,6 +279,15 @@ class Course:
         ]
         if self._was_braked and self._in_doubt and isinstance(self.brake, Open):
             fresh = [item for item in fresh if item.type != "Braked"]
+        if self.rebalanceable is not None:
+            able, word, message = self.rebalanceable
+            fresh.append(
+                condition(
+                    old, "Rebalanceable", status=able, reason=word, message=message, now=now, generation=generation
+                )
+            )
+        elif isinstance(self.policy.free, Unbalanced):
+            old = tuple(item for item in old if item.type != "Rebalanceable")
         names = {item.type for item in fresh}
         return (*fresh, *(item for item in old if item.type not in names))
 

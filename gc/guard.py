@@ -9,13 +9,13 @@ from msgspec import Meta, Struct
 
 from poolwarden.cluster.interface import Listing, Partial
 from poolwarden.gc.ledger import Entry, LedgerOwner, Phase
-from poolwarden.gc.policy import Mode, Policies, Policy, Retention, RetentionRule
+from poolwarden.gc.policy import Mode, Policies, Policy, Retention, RetentionRule, Unbalanced, Watermarks
 from poolwarden.gc.snapshot import Memory, RecordKey, Snapshot, covers
 from poolwarden.gc.states import States, Uncounted
 from poolwarden.ipam.objects import Metadata, Timestamp
 from poolwarden.ipam.pool import ClaimedOwner, PoolRef, Record, RecordsUnreadable
 from poolwarden.ipam.pool_guard import POOL_GUARDS, GuardPoolRef, guard_name
-from poolwarden.ipam.ranges import RangeError, address_set, parse_range
+from poolwarden.ipam.ranges import AddressSet, RangeError, address_set, parse_range
 from poolwarden.ipam.verdict import Reason
 
 MADE_BY = "poolwarden.dev/made-by"
@@ -44,6 +44,14 @@ class GuardRetention(Struct, frozen=True, rename="camel"):
     stateful_sets: SetRetention = SetRetention()
 
 
+class FreeAddresses(Struct, frozen=True):
+    """spec.freeAddresses."""
+
+    low: Annotated[int, Meta(ge=1)]
+    target: Annotated[int, Meta(ge=1)]
+    high: Annotated[int, Meta(ge=1)]
+
+
 class GuardSpec(Struct, frozen=True, rename="camel"):
     """spec: what is None takes the program's default."""
 
@@ -59,6 +67,8 @@ class GuardSpec(Struct, frozen=True, rename="camel"):
     retention: GuardRetention | None = None
     keep: tuple[str, ...] | None = None
     ignore_namespaces: tuple[str, ...] | None = None
+    free_addresses: FreeAddresses | None = None
+    reserve: tuple[str, ...] | None = None
 
 
 class Addresses(Struct, frozen=True):
@@ -200,6 +210,7 @@ def _policy(guard: PoolGuard, default: Policy, problems: list[str]) -> Policy:
     except RangeError as error:
         problems.append(f"PoolGuard {guard.metadata.name} counts as mode Off: spec.keep: {error}")
         return msgspec.structs.replace(default, mode=Mode.OFF)
+    free, reserve = _stock(guard, problems)
     given: dict[str, Any] = {
         "mode": spec.mode,
         "grace": spec.grace_seconds,
@@ -211,11 +222,32 @@ def _policy(guard: PoolGuard, default: Policy, problems: list[str]) -> Policy:
         "node_evidence_required": None if spec.node_evidence is None else spec.node_evidence != "Ignore",
         "ignore_namespaces": None if spec.ignore_namespaces is None else frozenset(spec.ignore_namespaces),
         "keep": keep,
+        "free": free,
+        "reserve": reserve,
     }
     if spec.retention is not None:
         sets = spec.retention.stateful_sets
         given["retention"] = Retention(sets.policy, sets.after_seconds)
     return msgspec.structs.replace(default, **{field: value for field, value in given.items() if value is not None})
+
+
+def _stock(guard: PoolGuard, problems: list[str]) -> tuple[Watermarks | Unbalanced, AddressSet]:
+    """How many addresses shall be free, and from where; a mistake in either leaves the pool as it is."""
+    marks = guard.spec.free_addresses
+    try:
+        reserve = address_set(map(parse_range, guard.spec.reserve or ()))
+    except RangeError as error:
+        problems.append(f"PoolGuard {guard.metadata.name}: the pool is not resized: spec.reserve: {error}")
+        return Unbalanced(), AddressSet()
+    if marks is None:
+        return Unbalanced(), reserve
+    if not marks.low <= marks.target <= marks.high:
+        problems.append(
+            f"PoolGuard {guard.metadata.name}: the pool is not resized: spec.freeAddresses: "
+            f"low ({marks.low}) must be less than or equal to target ({marks.target}), and that to high ({marks.high})"
+        )
+        return Unbalanced(), reserve
+    return Watermarks(marks.low, marks.target, marks.high), reserve
 
 
 class Recollection(Struct, frozen=True):

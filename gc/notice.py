@@ -18,7 +18,10 @@ class NoticeReason(StrEnum):
     RELEASE_SKIPPED = "ReleaseSkipped"
     ADDRESS_CONFLICT = "AddressConflict"
     ENDPOINT_REPAIRED = "EndpointRepaired"
+    POOL_NEARLY_EXHAUSTED = "PoolNearlyExhausted"
     POOL_EXHAUSTED = "PoolExhausted"
+    POOL_EXTENDED = "PoolExtended"
+    POOL_SHRUNK = "PoolShrunk"
     SWEEP_BRAKED = "SweepBraked"
 
     @property
@@ -28,6 +31,8 @@ class NoticeReason(StrEnum):
             NoticeReason.ADDRESS_RELEASED,
             NoticeReason.ADDRESS_RESTORED,
             NoticeReason.ENDPOINT_REPAIRED,
+            NoticeReason.POOL_EXTENDED,
+            NoticeReason.POOL_SHRUNK,
         }
 
 

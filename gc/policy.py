@@ -42,6 +42,18 @@ class Retention(Struct, frozen=True):
     after: int = 0
 
 
+class Watermarks(Struct, frozen=True, tag=True):
+    """How many addresses shall be free: below `low` the pool is extended, above `high` it gives back, each to `target`."""
+
+    low: int
+    target: int
+    high: int
+
+
+class Unbalanced(Struct, frozen=True, tag=True):
+    """The pool is never resized."""
+
+
 class Policy(Struct, frozen=True):
     """The settings of one pool. Durations in seconds; `mode` is None where the guard leaves it to `--mode`."""
 
@@ -57,6 +69,8 @@ class Policy(Struct, frozen=True):
     retention: Retention = Retention()
     keep: AddressSet = AddressSet()
     ignore_namespaces: frozenset[str] = frozenset()
+    free: Watermarks | Unbalanced = Unbalanced()
+    reserve: AddressSet = AddressSet()
 
     def may_release(self, ceiling: Ceiling) -> bool:
         """Whether gc may write to the pool's IPAM objects under that ceiling."""

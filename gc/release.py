@@ -91,6 +91,8 @@ class Objection(Struct, frozen=True):
 
 
 NO_OBJECTION = Objection("")
+Wait = Callable[[float], bool]
+"""Sleeps that many seconds and says whether the program stops."""
 Asks = Callable[[PoolRef], Objection]
 """Asks a pool's guard once more, straight before a write."""
 

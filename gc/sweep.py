@@ -33,13 +33,15 @@ from poolwarden.gc.ledger import Entry, bounded
 from poolwarden.gc.live import LiveReads
 from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.pacing import Backoffs
-from poolwarden.gc.policy import Ceiling, Policy
+from poolwarden.gc.policy import Ceiling, Policy, Watermarks
+from poolwarden.gc.rebalance import Extend, Fixed, NotRebalanced, Rebalanced, Rebalancer, done_says
 from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releaser, Result, Taken, Task
 from poolwarden.gc.repair import NotDone, Repair, RepairOutcome, repair
 from poolwarden.gc.reserving import mend_reservation
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 from poolwarden.ipam.pool_guard import POOL_GUARDS
+from poolwarden.ipam.ranges import address_set, parse_range
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Reason
 
@@ -124,6 +126,7 @@ class Sweep:
             self._cap(courses)
             self._mark(courses)
             self._act(judged, courses)
+            self._rebalance(judged, courses)
             self._tend_guards(judged, {pool.ref for pool in pools})
         else:
             self.problems.append(NO_PODS)
@@ -393,6 +396,45 @@ class Sweep:
             note = f"{done.entry.reason} repaired: {done.message}"
             self._tell(course, NoticeReason.ENDPOINT_REPAIRED, note, done.entry)
 
+    # --- rebalancing ----------------------------------------------------------------------------------------------
+
+    def _rebalance(self, judged: Judged, courses: Sequence[Course]) -> None:
+        """Resize the pools whose guard wants a stock of free addresses; what fails here never was cleanup's business."""
+        for backend in judged.backends:
+            mine = [c for c in courses if c.pool.ref.ipam == backend.name and not c.off]
+            mine = [c for c in mine if isinstance(c.policy.free, Watermarks)]
+            if not mine or self.wait(0):
+                continue
+            evidence = Evidence(judged.snapshot, backend, judged.at)
+            live = LiveReads(self.cluster, backend, judged.snapshot)
+            rebalancer = Rebalancer(live, evidence, self.wait, self.settings.backoffs)
+            for course in mine:
+                with self._alone(course.pool.ref):
+                    self._resize(course, rebalancer)
+
+    def _resize(self, course: Course, rebalancer: Rebalancer) -> None:
+        marks = course.policy.free
+        assert isinstance(marks, Watermarks)
+        extended = address_set(map(parse_range, course.extended))
+        forbidden = self._objection(course).why
+        done = rebalancer.rebalance(course.pool.ref, marks, course.policy.reserve, extended, forbidden=forbidden)
+        name, says = course.pool.ref.name, done_says(done)
+        match done:
+            case Rebalanced(plan=step, extended=after):
+                course.extended = tuple(map(str, after.ranges))
+                course.rebalanceable = (True, "Rebalanced", says)
+                grown = isinstance(step, Extend)
+                self._tell(course, NoticeReason.POOL_EXTENDED if grown else NoticeReason.POOL_SHRUNK, says)
+            case NotRebalanced(plan=step, failed=failed):
+                course.rebalanceable = (not failed, "Failed" if failed else type(step).__name__, says)
+                if failed:
+                    self.problems.append(f"{name}: the pool could not be resized: {done.why}")
+            case Fixed():
+                course.rebalanceable = (False, "RangesFixed", says)
+        log.info("rebalance", ipam=course.pool.ref.ipam, pool=name, detail=says)
+        if not course.superseded and not self._write_status(course):
+            self.problems.append(f"{name}: what the pool has from its reserve could not be written down")
+
     # --- guards of pools that are gone, guards under other names --------------------------------------------------
 
     def _tend_guards(self, judged: Judged, present: set[PoolRef]) -> None:
@@ -442,12 +484,12 @@ class Sweep:
         for finding in conflicts_told(course.findings):
             if conflict_line(finding) not in known:
                 self._tell(course, NoticeReason.ADDRESS_CONFLICT, finding.message, finding)
-        for full in course.status.conditions:
-            was = before.get("Exhausted")
-            if (full.type, full.status) == ("Exhausted", "True") and (
-                was is None or (was.status, was.message) != (full.status, full.message)
-            ):
-                self._tell(course, NoticeReason.POOL_EXHAUSTED, full.message)
+        was = before.get("Exhausted")
+        for now in (item for item in course.status.conditions if item.type == "Exhausted"):
+            news = was is None or (was.reason, was.message) != (now.reason, now.message)
+            told = {"NoFreeAddress": NoticeReason.POOL_EXHAUSTED, "NearlyExhausted": NoticeReason.POOL_NEARLY_EXHAUSTED}
+            if news and now.reason in told:
+                self._tell(course, told[now.reason], now.message)
         if isinstance(course.brake, Braked) and (
             "Braked" not in before or before["Braked"].message != course.brake.why
         ):

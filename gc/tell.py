@@ -18,7 +18,10 @@ _DONE = {
     NoticeReason.RELEASE_SKIPPED: "Release",
     NoticeReason.ADDRESS_CONFLICT: "Judge",
     NoticeReason.ENDPOINT_REPAIRED: "Repair",
+    NoticeReason.POOL_NEARLY_EXHAUSTED: "Count",
     NoticeReason.POOL_EXHAUSTED: "Count",
+    NoticeReason.POOL_EXTENDED: "Rebalance",
+    NoticeReason.POOL_SHRUNK: "Rebalance",
     NoticeReason.SWEEP_BRAKED: "Brake",
 }
 

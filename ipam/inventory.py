@@ -11,6 +11,7 @@ from poolwarden.ipam.holder import Holder
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.objects import Pod
 from poolwarden.ipam.pool import Pool, PoolRef, Record
+from poolwarden.ipam.ranges import AddressSet
 from poolwarden.ipam.reservation import Reservation
 
 
@@ -132,6 +133,24 @@ class PodOwners(Struct, frozen=True, tag=True):
     """Its records name pods."""
 
 
+class Ranges(Protocol):
+    """The ranges of an IPAM whose pools hold them, and the write that changes them. `raw` is a pool, just read."""
+
+    def objection(self, raw: bytes) -> str:
+        """Why they are not ours to change, "" if they are."""
+        ...
+
+    def with_ranges(self, raw: bytes, added: AddressSet, removed: AddressSet) -> Change | Stale:
+        """The write that adds and removes these addresses; what its author wrote of others stays as it is."""
+        ...
+
+
+class FixedRanges(Struct, frozen=True, tag=True):
+    """The ranges of its pools stand elsewhere; `advice` says what to change there."""
+
+    advice: str
+
+
 class Backend(Protocol):
     """What differs between IPAMs. No method does I/O."""
 
@@ -155,6 +174,7 @@ class Backend(Protocol):
     endpoints: Endpoints | NoEndpoints
     reservations: Reservations | NoReservations
     hiding: Hiding | NoHiding
+    ranges: Ranges | FixedRanges
 
     def item_type(self, kind: Kind) -> type[Any]:
         """The narrow Struct of one of its kinds: of `pool_kind`, `aside`, `endpoints` or `owners`."""

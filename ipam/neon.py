@@ -31,6 +31,7 @@ from poolwarden.ipam.holder import Holder
 from poolwarden.ipam.inventory import (
     Change,
     Endpoints,
+    FixedRanges,
     Hiding,
     Holders,
     Inventory,
@@ -38,6 +39,7 @@ from poolwarden.ipam.inventory import (
     NoHiding,
     NoReservations,
     PodOwners,
+    Ranges,
     Reservations,
     Stale,
 )
@@ -212,6 +214,9 @@ class Neon:
     endpoints: Endpoints | NoEndpoints = NoEndpoints()
     reservations: Reservations | NoReservations = NoReservations()
     hiding: Hiding | NoHiding = NeonMarks()
+    ranges: Ranges | FixedRanges = FixedRanges(
+        "its range stands in the NetworkAttachmentDefinition of neonvm-controller: widen range_end there and restart it"
+    )
 
     _types: Mapping[Kind, type[Any]] = {
         POOLS: NeonPool,

@@ -102,6 +102,7 @@ class Pool(Struct, frozen=True, gc=False):
         ambiguous: why its offsets mean different addresses to different versions of the IPAM, "" if they do not.
         claimed: addresses that a controller gives to owners without a record; only the owners' status tells to whom.
         leaving: addresses that are being taken away from it.
+        unusable: addresses that it would not hand out though they were in its ranges: excluded, or reserved.
     """
 
     ref: PoolRef
@@ -119,6 +120,7 @@ class Pool(Struct, frozen=True, gc=False):
     removals: Removals | NoRemovals = NoRemovals()
     claimed: AddressSet = AddressSet()
     leaving: tuple[Leaving, ...] = ()
+    unusable: AddressSet = AddressSet()
 
     @property
     def readable_records(self) -> tuple[Record, ...]:

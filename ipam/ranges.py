@@ -145,6 +145,18 @@ class AddressSet(Struct, frozen=True):
         walk = _looked_up if len(small) * _FAR < len(large) else _merged
         return AddressSet(tuple(walk(small, large)))
 
+    def __or__(self, other: "AddressSet") -> "AddressSet":
+        """The addresses of either set."""
+        return address_set((*self.ranges, *other.ranges))
+
+    def first(self, number: int) -> "AddressSet":
+        """The lowest `number` addresses, all if there are fewer; IPv4 before IPv6."""
+        return AddressSet(tuple(_cut(self.ranges, number)))
+
+    def last(self, number: int) -> "AddressSet":
+        """The highest `number` addresses, all if there are fewer."""
+        return self - self.first(max(0, self.size - number))
+
     def __str__(self) -> str:
         return ",".join(map(str, self.ranges))
 
@@ -164,6 +176,15 @@ def address_set(ranges: Iterable[AddressRange]) -> AddressSet:
         elif item.last > current.last:
             current = AddressRange(item.family, current.first, item.last)
     return AddressSet((*merged, current))
+
+
+def _cut(ranges: Iterable[AddressRange], number: int) -> Iterator[AddressRange]:
+    """The first `number` addresses of sorted ranges."""
+    for item in ranges:
+        if number <= 0:
+            return
+        yield item if item.size <= number else AddressRange(item.family, item.first, item.first + number - 1)
+        number -= item.size
 
 
 def _start(item: AddressRange) -> tuple[Family, int]:

@@ -20,6 +20,7 @@ from poolwarden.ipam.endpoint import Endpoint, EndpointAddress, EndpointItem
 from poolwarden.ipam.inventory import (
     Change,
     Endpoints,
+    FixedRanges,
     Hiding,
     Holders,
     Inventory,
@@ -27,12 +28,13 @@ from poolwarden.ipam.inventory import (
     NoHiding,
     NoReservations,
     PodOwners,
+    Ranges,
     Reservations,
     Stale,
 )
 from poolwarden.ipam.kinds import Kind
 from poolwarden.ipam.network import UNDECODABLE, addresses_in
-from poolwarden.ipam.objects import Metadata, Pod
+from poolwarden.ipam.objects import Metadata, OwnerReference, Pod
 from poolwarden.ipam.pool import (
     ClaimedOwner,
     Pool,
@@ -160,6 +162,38 @@ class _PoolsItem(Struct, frozen=True, gc=False):
     ipv6: tuple[str, ...] | None = None
 
 
+class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
+    """metav1.ManagedFieldsEntry."""
+
+    manager: str = ""
+    operation: str = ""
+    fields_v1: Any = field(name="fieldsV1", default=None)
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class _Applied(Struct, frozen=True, gc=False):
+    """The annotation in which kubectl keeps what it applied."""
+
+    last_applied: str | None = field(name=LAST_APPLIED, default=None)
+
+
+class _OwnedMetadata(Struct, frozen=True, rename="camel", gc=False):
+    """metav1.ObjectMeta, as far as it tells who decides on an object."""
+
+    owner_references: tuple[OwnerReference, ...] | None = None
+    managed_fields: tuple[_ManagedFields, ...] | None = None
+    annotations: _Applied | None = None
+
+
+class _Owned(Struct, frozen=True, gc=False):
+    """An object, and who decides on it."""
+
+    metadata: _OwnedMetadata = _OwnedMetadata()
+
+
+_OWNED = msgspec.json.Decoder(_Owned)
 _POOL = msgspec.json.Decoder(SpiderIPPool)
 _ENTRIES = msgspec.json.Decoder(dict[str, Raw])
 _POOLS_ITEMS = msgspec.json.Decoder(list[_PoolsItem])
@@ -175,6 +209,38 @@ class _Entry(Struct, frozen=True, rename="camel", gc=False):
 
 
 _ENTRY = msgspec.json.Decoder(_Entry)
+
+
+class SpiderRanges:
+    """`spec.ips` of a SpiderIPPool."""
+
+    def objection(self, raw: bytes) -> str:
+        """A SpiderSubnet that owns the pool, or whoever applies `spec.ips`, would undo our change."""
+        pool = _OWNED.decode(raw).metadata
+        if any(item.kind == "SpiderSubnet" for item in pool.owner_references or ()):
+            return "a SpiderSubnet owns the pool: its ips are changed there"
+        for entry in pool.managed_fields or ():
+            if entry.operation == "Apply" and _names_ips(entry.fields_v1):
+                return f"field manager {entry.manager} applies spec.ips: change them there"
+        if pool.annotations is not None and _applied_ips(pool.annotations.last_applied):
+            return f"spec.ips is applied by kubectl (annotation {LAST_APPLIED}): change them there"
+        return ""
+
+    def with_ranges(self, raw: bytes, added: AddressSet, removed: AddressSet) -> Change | Stale:
+        """Items that hold nothing of what is removed stay to the letter; what is added comes last."""
+        pool = _POOL.decode(raw)
+        kept: list[str] = []
+        for text in pool.spec.ips or ():
+            try:
+                item = parse_range(text)
+            except RangeError as error:
+                return Stale(f"spec.ips of {pool.metadata.name} cannot be read: {error}")
+            left = address_set([item]) - removed
+            kept += [text] if left.ranges == (item,) else map(str, left.ranges)
+        ips = [*kept, *map(str, added.ranges)]
+        if not ips:
+            return Stale(f"nothing would be left of spec.ips of {pool.metadata.name}")
+        return _change(POOLS, pool.metadata, "", {"spec": {"ips": ips}})
 
 
 class SpiderEndpoints:
@@ -250,6 +316,7 @@ class Spiderpool:
     endpoints: Endpoints | NoEndpoints = SpiderEndpoints()
     reservations: Reservations | NoReservations = NoReservations()
     hiding: Hiding | NoHiding = NoHiding()
+    ranges: Ranges | FixedRanges = SpiderRanges()
 
     _types: Mapping[Kind, type[Any]] = {
         POOLS: SpiderIPPool,
@@ -314,7 +381,8 @@ class Spiderpool:
 def pool_of(wire: SpiderIPPool, reserved: AddressSet) -> Pool:
     """The pool that a SpiderIPPool is, given all reserved addresses."""
     problems: list[str] = []
-    configured = address_set(_ranges(wire.spec.ips, problems)) - address_set(_ranges(wire.spec.exclude_ips, problems))
+    excluded = address_set(_ranges(wire.spec.exclude_ips, problems))
+    configured = address_set(_ranges(wire.spec.ips, problems)) - excluded
     records = records_of(wire.status.allocated_ips)
     flaws = [PoolFlaw("RangeInvalid", problem) for problem in problems]
     if not isinstance(records, RecordsUnreadable):
@@ -330,6 +398,7 @@ def pool_of(wire: SpiderIPPool, reserved: AddressSet) -> Pool:
         records=records,
         flaws=tuple(flaws),
         networks=wire.spec.multus_name or (),
+        unusable=excluded | reserved,
     )
 
 
@@ -388,6 +457,22 @@ def endpoint_of(wire: SpiderEndpoint) -> Endpoint:
         terminating=wire.metadata.deletion_timestamp is not None,
         items_unread=problem,
     )
+
+
+def _names_ips(fields: Any) -> bool:
+    """Whether a field set holds spec.ips, or all of spec."""
+    spec = fields.get("f:spec") if isinstance(fields, dict) else None
+    return isinstance(spec, dict) and (not spec or "f:ips" in spec)
+
+
+def _applied_ips(text: str | None) -> bool:
+    """Whether a manifest that kubectl applied says anything of spec.ips; one that cannot be read may."""
+    try:
+        manifest = msgspec.json.decode(text or "{}")
+    except UNDECODABLE:
+        return True
+    spec = manifest.get("spec") if isinstance(manifest, dict) else None
+    return isinstance(spec, dict) and "ips" in spec
 
 
 def _ranges(texts: Iterable[str] | None, problems: list[str]) -> Iterator[AddressRange]:

@@ -18,6 +18,7 @@ from poolwarden.ipam.address import AddressError, address_of, brief, parse_numbe
 from poolwarden.ipam.inventory import (
     Change,
     Endpoints,
+    FixedRanges,
     Hiding,
     Holders,
     Inventory,
@@ -25,6 +26,7 @@ from poolwarden.ipam.inventory import (
     NoHiding,
     NoReservations,
     PodOwners,
+    Ranges,
     Reservations,
     Stale,
 )
@@ -183,6 +185,9 @@ class Terway:
     endpoints: Endpoints | NoEndpoints = NoEndpoints()
     reservations: Reservations | NoReservations = NoReservations()
     hiding: Hiding | NoHiding = NoHiding()
+    ranges: Ranges | FixedRanges = FixedRanges(
+        "its addresses come from the cloud: change maxPoolSize or minPoolSize in ConfigMap eni-config, or the vSwitches"
+    )
 
     _types: Mapping[Kind, type[Any]] = {POOLS: TerwayNode, RUNTIMES: NodeRuntime}
 

@@ -28,6 +28,7 @@ from poolwarden.ipam.config_block import NoCniConfig, ipam_type, parse_cni_confi
 from poolwarden.ipam.inventory import (
     Change,
     Endpoints,
+    FixedRanges,
     Hiding,
     Holders,
     Inventory,
@@ -35,6 +36,7 @@ from poolwarden.ipam.inventory import (
     NoHiding,
     NoReservations,
     PodOwners,
+    Ranges,
     Reservations,
     Stale,
 )
@@ -218,6 +220,9 @@ class Whereabouts:
     endpoints: Endpoints | NoEndpoints = NoEndpoints()
     reservations: Reservations | NoReservations = WhereaboutsReservations()
     hiding: Hiding | NoHiding = NoHiding()
+    ranges: Ranges | FixedRanges = FixedRanges(
+        "its ranges stand in NetworkAttachmentDefinitions: widen range_end there, or add a range to ipRanges"
+    )
 
     _types: Mapping[Kind, type[Any]] = {
         POOLS: WhereaboutsPool,
