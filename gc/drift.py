@@ -87,8 +87,9 @@ def _leaving(evidence: Evidence, pool: Pool, leaving: Leaving) -> Finding:
 
 def reservation_findings(evidence: Evidence, policies: Policies) -> Iterator[Finding]:
     """Reservations without a record, and records without the reservation that keeps other pools off their address."""
-    if not evidence.reservations:
-        return  # no pool of any network is kept apart by reservations
+    kind = evidence.backend.pool_kind
+    if evidence.snapshot.unreadable.get(kind):
+        return  # what such a pool records is not known
     recorded: dict[tuple[str, str], list[PoolRef]] = defaultdict(list)
     for pool in evidence.pools:
         for record in pool.readable_records:
@@ -98,6 +99,7 @@ def reservation_findings(evidence: Evidence, policies: Policies) -> Iterator[Fin
     for item in evidence.reservations:
         # A pool of which it is not certain what it records may record it.
         unsure = any(pool.ambiguous and item.address in pool.configured for pool in evidence.pools if item.address)
+        unsure |= not covers(evidence.snapshot.coverage[kind], item.namespace)
         if item.address is not None and not unsure and not recorded.get((item.network, item.address)):
             yield _orphan_reservation(evidence, policies, item, item.address)
     yield from _missing_reservations(evidence, reserved)

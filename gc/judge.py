@@ -476,7 +476,8 @@ class _Case:
     def defect(self, what: str) -> Finding:
         """What is said of a record that we failed to judge."""
         message = f"the record of {self.record.key!r} could not be judged, by a defect of poolwarden ({what})"
-        return self._say(Verdict.UNKNOWN, Reason.EVIDENCE_INCOMPLETE, message)
+        lacks = Need(self.judge.backend.pool_kind, "", message, "")
+        return self._say(Verdict.UNKNOWN, Reason.EVIDENCE_INCOMPLETE, message, needs=(lacks,))
 
     def _incomplete(self, why: str, needs: tuple[Need, ...] = ()) -> Finding:
         message = f"{self._recorded_for}; whether it is in use is not known: {why}"

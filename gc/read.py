@@ -79,8 +79,13 @@ def read_holders(cluster: Cluster) -> Mapping[Kind, Listing[Holder]]:
 
 
 def as_holders(owners: Holders, listing: Listing[Any]) -> Listing[Holder]:
-    """The same list, as domain objects."""
-    return Listing(tuple(map(owners.holder, listing.items)), listing.coverage, listing.unreadable)
+    """The same list, as domain objects; a defect of ours in reading one must not stop other IPAMs."""
+    try:
+        return Listing(tuple(map(owners.holder, listing.items)), listing.coverage, listing.unreadable)
+    except Exception as error:
+        log.exception("reading failed", kind=owners.kind.kind)
+        why = f"{owners.kind.plural}: a defect of poolwarden: {type(error).__name__}: {error}"
+        return Listing((), Incomplete(Doubt.BROKEN, why), listing.unreadable)
 
 
 def installed(backends: Sequence[Backend], snapshot: Snapshot) -> tuple[Backend, ...]:

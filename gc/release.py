@@ -11,7 +11,7 @@ when cooldown begins the record is hidden under compare-and-swap, and its owner 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
@@ -241,6 +241,14 @@ class Releaser:
         if not ready:
             return _Attempt(tuple(results))
         hiding = self.live.backend.hiding
+        if not isinstance(hiding, NoHiding):
+            now = self.live.cluster.now()
+            # Marked to be hidden, and another process did so meanwhile: its cooldown is still before it.
+            early = [case for case in ready if case.record.hidden and later_than(case.entry.due_at, now)]
+            results += [Result(case.entry, Outcome.DEFERRED, "it was hidden just now") for case in early]
+            ready = [case for case in ready if case not in early]
+            if not ready:
+                return _Attempt(tuple(results))
         if isinstance(hiding, NoHiding) or all(case.record.hidden for case in ready):
             attempt = self._take_out(read, ready)
         else:
@@ -510,7 +518,7 @@ class Releaser:
                 case _ComesBack(why):
                     result = self._put_back(item.ref, item.entry, item.record, why)
             results[item.ref].append(result)
-        for ref, left in unreserve(self.live, out).items():
+        for ref, left in unreserve(self.live, out, self.wait).items():
             at = next(at for at, result in enumerate(results[ref]) if result.outcome is Outcome.RELEASED)
             results[ref][at] = msgspec.structs.replace(results[ref][at], left=left)
         return results
@@ -590,6 +598,10 @@ class Releaser:
             case Done():
                 return Result(entry, Outcome.RESTORED, why, record.raw)
             case NotDone(problem):
+                found = self.live.pool(ref)
+                records = self.live.decoded_pool(found.raw).readable_records if isinstance(found, Found) else ()
+                if any(other.address == record.address for other in records):
+                    return Result(entry, Outcome.RELEASED, f"taken out, and handed out again since ({why})", record.raw)
                 return Result(entry, Outcome.UNVERIFIED, f"it should be put back ({why}), but could not be: {problem}")
 
 
@@ -655,6 +667,11 @@ def _record_again(live: LiveReads, ref: PoolRef, address: str, record: bytes, tu
             case Absent() | Deleted():
                 return NotDone(f"pool {ref.name} is gone")
     return NotDone(why)
+
+
+def later_than(time: datetime | None, now: datetime) -> bool:
+    """Whether there is such a time, and it is still to come."""
+    return time is not None and time > now
 
 
 def _name_of(item: Any) -> Key:

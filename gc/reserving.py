@@ -16,12 +16,16 @@ from poolwarden.gc.live import Aside, Key, LiveReads
 from poolwarden.gc.policy import Policies
 from poolwarden.gc.repair import Done, NotDone, Repair, RepairOutcome
 from poolwarden.ipam.inventory import NoReservations, Reservations
-from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record
+from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable
 from poolwarden.ipam.reservation import Reservation
 from poolwarden.ipam.verdict import Action
 
+A_MOMENT = 0.5
+"""Seconds. An ADD writes its reservation this soon after its record: of two who make it, one fails."""
+_Wait = Callable[[float], bool]
 
-def unreserve(live: LiveReads, left: Sequence[tuple[PoolRef, Record]]) -> Mapping[PoolRef, str]:
+
+def unreserve(live: LiveReads, left: Sequence[tuple[PoolRef, Record]], wait: _Wait) -> Mapping[PoolRef, str]:
     """Take away the reservations of records that have just left their pools; for each pool what could not be done."""
     kinds = live.backend.reservations
     if isinstance(kinds, NoReservations) or not left:
@@ -34,7 +38,7 @@ def unreserve(live: LiveReads, left: Sequence[tuple[PoolRef, Record]]) -> Mappin
         return dict.fromkeys((ref for ref, _ in left), f"the reservations stay: {why}")
     pools = {pool.ref: pool for pool in now.pools}
     by_place = {(item.namespace, item.name): item for item in now.reservations}
-    recorded = _recorded(now.pools)
+    recorded, unsure = _recorded(now.pools), _unsure(now.pools)
     doomed = {}
     for ref, record in left:
         if ref not in pools:
@@ -42,13 +46,17 @@ def unreserve(live: LiveReads, left: Sequence[tuple[PoolRef, Record]]) -> Mappin
         namespace, body = kinds.reservation_for(pools[ref], record)
         found = by_place.get((namespace, body["metadata"]["name"]))
         # Under another name it is somebody else's; an address that is recorded again needs it.
-        if found is not None and found.owner == record.owner and (found.network, found.address) not in recorded:
+        if found is None or found.owner != record.owner or found.network in unsure:
+            continue
+        if (found.network, found.address) not in recorded:
             doomed[ref, found.name] = found
-    problems = _take_away(live, kinds, list(doomed.values()), aside)
+    problems = _take_away(live, kinds, list(doomed.values()), aside, wait)
     return {ref: problems[found.name] for (ref, _), found in doomed.items() if found.name in problems}
 
 
-def _take_away(live: LiveReads, kinds: Reservations, doomed: Sequence[Reservation], aside: Aside) -> dict[str, str]:
+def _take_away(
+    live: LiveReads, kinds: Reservations, doomed: Sequence[Reservation], aside: Aside, wait: _Wait
+) -> dict[str, str]:
     """Delete reservations, unless they have changed, and look after them; what could not be done, by name."""
     problems: dict[str, str] = {}
     for item in doomed:
@@ -61,27 +69,41 @@ def _take_away(live: LiveReads, kinds: Reservations, doomed: Sequence[Reservatio
         )
         if isinstance(outcome, Failed):
             problems[item.name] = f"its reservation could not be removed: {outcome.message}"
-    return problems | _made_again(live, kinds, doomed, aside) if doomed else problems
+    return problems | _made_again(live, kinds, doomed, aside, wait) if doomed else problems
 
 
-def _made_again(live: LiveReads, kinds: Reservations, doomed: Iterable[Reservation], aside: Aside) -> dict[str, str]:
-    """Make those reservations again whose address was taken over meanwhile, or of which that is not known.
+def _made_again(
+    live: LiveReads, kinds: Reservations, doomed: Iterable[Reservation], aside: Aside, wait: _Wait
+) -> dict[str, str]:
+    """Make those reservations again whose owner took the address over meanwhile, or of which that is not known.
 
-    `aside` tells which pools are of which network, and may be older.
+    `aside` tells which pools are of which network, and may be older. Another owner finds no reservation under its name,
+    and makes its own.
     """
     now = live.everything(aside)
-    takers = {} if isinstance(now, Unread) else _recorded(now.pools)
+    if isinstance(now, Unread):
+        needed = [(item, kinds.again(item)) for item in doomed]
+    else:
+        recorded, unsure = _recorded(now.pools), _unsure(now.pools)
+        takers = [(item, recorded.get((item.network, item.address))) for item in doomed]
+        needed = [(item, kinds.again(item)) for item, taker in takers if taker is None and item.network in unsure]
+        needed += [
+            (item, kinds.reservation_for(*taker)) for item, taker in takers if taker and taker[1].owner == item.owner
+        ]
+    if needed:
+        wait(A_MOMENT)
     problems: dict[str, str] = {}
-    for item in doomed:
-        taker = takers.get((item.network, item.address))
-        if taker is None and not isinstance(now, Unread):
-            continue
-        namespace, body = kinds.again(item) if taker is None else kinds.reservation_for(*taker)
+    for item, (namespace, body) in needed:
         outcome = live.cluster.create(kinds.kind, body, namespace=namespace)
         if not isinstance(outcome, Written | Outdated):
             said = outcome.message if isinstance(outcome, Failed) else "refused"
             problems[item.name] = f"its reservation is needed again, and could not be made: {said}"
     return problems
+
+
+def _unsure(pools: Iterable[Pool]) -> frozenset[str]:
+    """The networks of pools of which it is not certain what they record."""
+    return frozenset(pool.network for pool in pools if pool.ambiguous or isinstance(pool.records, RecordsUnreadable))
 
 
 def _recorded(pools: Iterable[Pool]) -> dict[tuple[str, str | None], tuple[Pool, Record]]:
@@ -122,7 +144,14 @@ def _owner_name(reservation: Reservation) -> str:
 
 
 def mend_reservation(
-    live: LiveReads, policies: Policies, ref: PoolRef, entry: Entry, key: Key, ask: Callable[[PoolRef], str]
+    live: LiveReads,
+    policies: Policies,
+    ref: PoolRef,
+    entry: Entry,
+    key: Key,
+    ask: Callable[[PoolRef], str],
+    *,
+    wait: _Wait,
 ) -> Repair:
     """Take away a reservation (namespace, name) without a record, once live reads confirm what the entry says of it.
 
@@ -148,7 +177,7 @@ def mend_reservation(
     objection = ask(ref)
     if objection:
         return Repair(entry, RepairOutcome.DEFERRED, objection)
-    problems = _take_away(live, kinds, [found], aside)
+    problems = _take_away(live, kinds, [found], aside, wait)
     if problems:
         return Repair(entry, RepairOutcome.FAILED, problems[found.name])
     return Repair(entry, RepairOutcome.REPAIRED, finding.message)

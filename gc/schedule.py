@@ -24,7 +24,7 @@ from poolwarden.gc.guard import Recollection
 from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.release import Outcome
 from poolwarden.gc.report import is_reported
-from poolwarden.gc.sweep import Settings, Sweep, SweepReport
+from poolwarden.gc.sweep import OnStep, Settings, Sweep, SweepReport, unheard
 from poolwarden.gc.tell import tell
 from poolwarden.ipam.pool import PoolRef
 
@@ -49,10 +49,11 @@ class LeaseSettings(Struct, frozen=True):
 class Gc:
     """Sweeps under leadership, until told to stop."""
 
-    def __init__(self, opener: Opener, settings: Settings, lease: LeaseSettings) -> None:
+    def __init__(self, opener: Opener, settings: Settings, lease: LeaseSettings, on_step: OnStep = unheard) -> None:
         self.opener = opener
         self.settings = settings
         self.lease = lease
+        self.on_step = on_step
         self.identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
         self.stop = Event()
         self._over = Event()
@@ -154,7 +155,7 @@ class Gc:
         began = datetime.now(UTC)
         cluster.forget_discovery()
         ready = ensure_definition(cluster, self._over.wait, cluster.forget_discovery)
-        sweep = Sweep(cluster, self.settings, self._over.wait, self._remembered)
+        sweep = Sweep(cluster, self.settings, self._over.wait, self._remembered, self.on_step)
         report = sweep.run()
         self._remembered = sweep.recollection
         problems = [ready.why] if isinstance(ready, Unready) else []

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 
 import msgspec
 import structlog
@@ -63,6 +64,14 @@ TOGETHER = 25
 NO_PODS = "no pod at all was read: that is taken for a misreading, and nothing was done"
 
 
+OnStep = Callable[[str], None]
+"""Told what a sweep does now, in words for people."""
+
+
+def unheard(_step: str) -> None:
+    """Nobody wants to know."""
+
+
 class NotReleased(Struct, frozen=True):
     """A release by hand that did not come to a write, and why."""
 
@@ -92,7 +101,10 @@ class SweepReport(Struct, frozen=True):
 
 
 class Sweep:
-    """One run of gc. `wait` sleeps that many seconds and says whether the program stops; `before` is remembered."""
+    """One run of gc. `wait` sleeps that many seconds and says whether the program stops; `before` is remembered.
+
+    `on_step` may be called often: before each pool that is written.
+    """
 
     def __init__(
         self,
@@ -100,8 +112,10 @@ class Sweep:
         settings: Settings,
         wait: Callable[[float], bool],
         before: Recollection = Recollection(),  # noqa: B008 - frozen
+        on_step: OnStep = unheard,
     ) -> None:
         self.cluster = cluster
+        self.on_step = on_step
         self.settings = settings
         self.wait = wait
         self.recollection = before
@@ -177,9 +191,10 @@ class Sweep:
             course.due = course.due[: min(left, course.policy.most_releases(course.pool.ranges.size))]
             left -= len(course.due)
 
-    def _mark(self, courses: Iterable[Course]) -> None:
+    def _mark(self, courses: Sequence[Course]) -> None:
         """Persist this sweep's findings with the marks of what is due; what has no mark is not released."""
-        for course in courses:
+        for at, course in enumerate(courses, 1):
+            self.on_step(f"writing down what was found: pool {at:,} of {len(courses):,}")
             if course.off:
                 continue
             with self._alone(course.pool.ref):
@@ -235,6 +250,7 @@ class Sweep:
                 if self.wait(0):
                     self.problems.append("the program was told to end; the next sweep goes on")
                     return
+                self.on_step(f"releasing and repairing: pool {at + 1:,} of {len(mine):,} of {backend.name}")
                 self._act_on(mine[at : at + TOGETHER], releaser, beside)
 
     def _has_work(self, course: Course) -> bool:
@@ -302,7 +318,8 @@ class Sweep:
             finding = findings[entry.record_digest]
             if finding.action is Action.REPAIR:
                 namespace, _, name = finding.subject.partition("/")
-                mend = mend_reservation if finding.reason is Reason.RESERVATION_ORPHAN else repair
+                reserved = finding.reason is Reason.RESERVATION_ORPHAN
+                mend = partial(mend_reservation, wait=self.wait) if reserved else repair
                 done = mend(
                     releaser.live,
                     releaser.policies,
@@ -408,7 +425,8 @@ class Sweep:
             evidence = Evidence(judged.snapshot, backend, judged.at)
             live = LiveReads(self.cluster, backend, judged.snapshot)
             rebalancer = Rebalancer(live, evidence, self.wait, self.settings.backoffs)
-            for course in mine:
+            for at, course in enumerate(mine, 1):
+                self.on_step(f"resizing: pool {at:,} of {len(mine):,} of {backend.name}")
                 with self._alone(course.pool.ref):
                     self._resize(course, rebalancer)
 

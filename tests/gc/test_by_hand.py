@@ -1,10 +1,9 @@
 """`release` and `restore`: an operator's hand is held by every guard but grace and cooldown."""
 
 from factories import blue, claim, digest, pod, stateful_set
+from faults import World, calls, go_on, refused, sweep, unanswered
 from poolwarden.gc.by_hand import Did, Proposal, propose, release_by_hand, restore_by_hand
 from poolwarden.gc.policy import Policy
-
-from .faults import World, calls, go_on, refused, sweep, unanswered
 
 A = "10.0.0.10"
 LEAK = claim("app")

@@ -15,9 +15,7 @@ import pytest
 from msgspec import Struct
 
 from factories import Object, blue, claim, endpoint, green, nad, name_of, pod, pool, stateful_set
-from poolwarden.gc.sweep import SweepReport
-
-from .faults import (
+from faults import (
     Call,
     Crash,
     Effect,
@@ -37,6 +35,7 @@ from .faults import (
     unanswered,
     unread,
 )
+from poolwarden.gc.sweep import SweepReport
 
 A, B, C, D = "10.0.0.10", "10.0.0.11", "10.0.0.12", "10.0.0.13"
 A6 = "fd00::10"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from factories import blue, claim, endpoint, green, nad, pod, pool, undecodable
+from faults import World, calls, cut, meanwhile, sweep, unread
 from poolwarden.gc.examine import examine, kept_ledgers, needs_of, pools_of
 from poolwarden.gc.policy import Policy
 from poolwarden.ipam.verdict import Verdict
-
-from .faults import World, calls, cut, meanwhile, sweep, unread
 
 A, B = "10.0.0.10", "10.0.0.11"
 LIVE = pod("live", ips=[B])

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from factories import blue, claim, digest, endpoint, green, pod, pool, reserved_ip, stateful_set
+from faults import World, go_on, sweep
 from poolwarden.gc.by_hand import restore_by_hand
 from poolwarden.gc.examine import examine
 from poolwarden.gc.explain import explain
 from poolwarden.gc.policy import Ceiling, Policy
-
-from .faults import World, go_on, sweep
 
 A, B = "10.0.0.10", "10.0.0.11"
 LEAK = claim("app")

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import Object, claim, endpoint, pod, pool
+from faults import World, calls, outdated, refused, sweep, unread
 from poolwarden.gc.policy import Ceiling, Watermarks
 from poolwarden.gc.rebalance import Balanced, Exhausted, Extend, Plan, Shrink, plan, singles
 from poolwarden.gc.sweep import SweepReport
 from poolwarden.ipam.pool import Pool, PoolRef
 from poolwarden.ipam.ranges import AddressSet, address_set, parse_range
-
-from .faults import World, calls, outdated, refused, sweep, unread
 
 MARKS = Watermarks(low=5, target=10, high=20)
 POOL_WRITE = calls("patch", "SpiderIPPool", sub="")

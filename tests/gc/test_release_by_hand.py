@@ -7,19 +7,7 @@ from typing import Any
 import pytest
 
 from factories import Object, blue, claim, digest, endpoint, pod, stateful_set
-from poolwarden.gc.by_hand import (
-    CouldNot,
-    Did,
-    Guard,
-    Proposal,
-    Refused,
-    propose,
-    release_by_hand,
-    restore_by_hand,
-)
-from poolwarden.gc.policy import Policy
-
-from .faults import (
+from faults import (
     Crash,
     World,
     calls,
@@ -33,6 +21,17 @@ from .faults import (
     sweep_until_due,
     unread,
 )
+from poolwarden.gc.by_hand import (
+    CouldNot,
+    Did,
+    Guard,
+    Proposal,
+    Refused,
+    propose,
+    release_by_hand,
+    restore_by_hand,
+)
+from poolwarden.gc.policy import Policy
 
 A, B, C = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 LEAK, OTHER = claim("app"), claim("web")

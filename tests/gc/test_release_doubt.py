@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from factories import Object, claim, endpoint, pod, pool, reserved_ip, stateful_set, undecodable
-from poolwarden.gc.release import Outcome
-
-from .faults import (
+from faults import (
     Call,
     Crash,
     World,
@@ -24,6 +22,7 @@ from .faults import (
     then,
     unread,
 )
+from poolwarden.gc.release import Outcome
 
 A = "10.0.0.10"
 LEAK = claim("app")

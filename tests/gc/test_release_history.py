@@ -3,8 +3,7 @@
 import pytest
 
 from factories import Object, blue, claim, endpoint, green, nad, pod
-
-from .faults import Crash, World, calls, crash_after, outdated, sweep, sweep_until_due, unread
+from faults import Crash, World, calls, crash_after, outdated, sweep, sweep_until_due, unread
 
 A = "10.0.0.10"
 LEAK = claim("app")

@@ -21,9 +21,8 @@ from factories import (
     virtual_machine,
     virtual_machine_instance,
 )
+from faults import When, World, calls, endpoints_recorded, keeps, meanwhile, sweep, sweep_until_due
 from poolwarden.gc.policy import Policy
-
-from .faults import When, World, calls, endpoints_recorded, keeps, meanwhile, sweep, sweep_until_due
 
 A, B, C = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 LIVE = pod("live", ips=[B])

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from factories import Object, blue, claim, endpoint, green, nad, node, pod, stateful_set
-from poolwarden.gc.release import Outcome
-from poolwarden.gc.sweep import SweepReport
-
-from .faults import (
+from faults import (
     Call,
     Crash,
     When,
@@ -28,6 +25,8 @@ from .faults import (
     unanswered,
     unread,
 )
+from poolwarden.gc.release import Outcome
+from poolwarden.gc.sweep import SweepReport
 
 A, B, C = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 LEAK = claim("app")

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from factories import Object, blue, claim, endpoint, green, nad, node, pod, stateful_set
+from faults import World, calls, keeps, meanwhile, outdated, refused, sweep, sweep_until_due, unread
 from poolwarden.gc.policy import Ceiling
 from poolwarden.gc.repair import RepairOutcome
 from poolwarden.gc.sweep import SweepReport
-
-from .faults import World, calls, keeps, meanwhile, outdated, refused, sweep, sweep_until_due, unread
 
 A, B, C = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 LIVE = pod("live", ips=[B])

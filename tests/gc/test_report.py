@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from factories import blue, claim, endpoint, green, pod, pool
+from faults import World, calls, refused, sweep, sweep_until_due
 from poolwarden.gc.examine import examine, kept_ledgers, pool_reports
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.report import audit_report, audit_table, columns, sweep_text
 from poolwarden.gc.sweep import SweepReport
-
-from .faults import World, calls, refused, sweep, sweep_until_due
 
 A, B = "10.0.0.10", "10.0.0.11"
 LEAK = claim("app")

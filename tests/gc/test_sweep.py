@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from factories import Object, ago, blue, claim, digest, endpoint, green, nad, node, pod, pool, stateful_set, undecodable
-from poolwarden.gc.by_hand import Did, restore_by_hand
-from poolwarden.gc.guard import Recollection
-from poolwarden.gc.notice import NoticeReason
-from poolwarden.gc.policy import Ceiling, Policy
-from poolwarden.gc.release import Outcome
-from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
-
-from .faults import (
+from faults import (
     Call,
     Crash,
     World,
@@ -30,6 +23,12 @@ from .faults import (
     sweep_until_due,
     unread,
 )
+from poolwarden.gc.by_hand import Did, restore_by_hand
+from poolwarden.gc.guard import Recollection
+from poolwarden.gc.notice import NoticeReason
+from poolwarden.gc.policy import Ceiling, Policy
+from poolwarden.gc.release import Outcome
+from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
 
 A, B, C, D = "10.0.0.10", "10.0.0.11", "10.0.0.12", "10.0.0.13"
 LEAK = claim("app")

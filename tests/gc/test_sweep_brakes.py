@@ -3,8 +3,7 @@
 import pytest
 
 from factories import Object, blue, claim, pod, stateful_set
-
-from .faults import World, calls, meanwhile, sweep, sweep_until_due, unread
+from faults import World, calls, meanwhile, sweep, sweep_until_due, unread
 
 A = "10.0.0.10"
 LIVE = pod("live", ips=["10.0.0.11"])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from factories import Object, ago, blue, endpoint, node, pod, stateful_set, undecodable
+from faults import World, calls, go_on, sweep, unread
 from poolwarden.gc.guard import Recollection
 from poolwarden.gc.policy import Ceiling
 from poolwarden.gc.sweep import Settings, Sweep
-
-from .faults import World, calls, go_on, sweep, unread
 
 A, B = "10.0.0.10", "10.0.0.11"
 LIVE = pod("live", ips=[B])

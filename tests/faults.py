@@ -39,6 +39,7 @@ from poolwarden.cluster.interface import (
 )
 from poolwarden.gc.policy import Ceiling, Policy
 from poolwarden.gc.sweep import Settings, Sweep, SweepReport
+from poolwarden.ipam.inventory import endpoint_kinds, holder_kinds
 from poolwarden.ipam.kinds import (
     NETWORK_ATTACHMENTS,
     NODES,
@@ -48,25 +49,27 @@ from poolwarden.ipam.kinds import (
     VIRTUAL_MACHINES,
     Kind,
 )
-from poolwarden.ipam.pool_guard import POOL_GUARDS
-from poolwarden.ipam.spiderpool import ENDPOINTS, POOLS, RESERVATIONS
+from poolwarden.ipam.pool import PoolRef
+from poolwarden.ipam.pool_guard import POOL_GUARDS, guard_name
+from poolwarden.ipam.registry import BACKENDS
 
 T = TypeVar("T")
 
 MARKER = Kind("", "v1", "configmaps", "ConfigMap", namespaced=True)
 """One object of this kind carries the newest resourceVersion, so that none is ever given twice."""
-KINDS = (
-    POOLS,
-    ENDPOINTS,
-    RESERVATIONS,
-    POOL_GUARDS,
-    PODS,
-    STATEFUL_SETS,
-    NODES,
-    NETWORK_ATTACHMENTS,
-    VIRTUAL_MACHINES,
-    VIRTUAL_MACHINE_INSTANCES,
+KINDS = tuple(
+    dict.fromkeys(
+        kind
+        for group in (
+            *((b.pool_kind, *endpoint_kinds(b), *b.aside, *holder_kinds(b)) for b in BACKENDS.values()),
+            (POOL_GUARDS, PODS, STATEFUL_SETS, NODES, NETWORK_ATTACHMENTS),
+            (VIRTUAL_MACHINES, VIRTUAL_MACHINE_INSTANCES),
+        )
+        for kind in group
+    )
 )
+"""Every kind that any IPAM's records are judged by."""
+STATUS_APART = (POOL_GUARDS, *(kind for backend in BACKENDS.values() for kind in backend.status_kinds))
 WRITES = frozenset({"create", "patch", "delete"})
 
 
@@ -129,6 +132,16 @@ def outdated(_call: Call, _make: Callable[[], Any]) -> WriteOutcome:
 def refused(_call: Call, _make: Callable[[], Any]) -> WriteOutcome:
     """The API server refuses the write."""
     return Failed(Doubt.REJECTED, "refused by an admission webhook")
+
+
+def forbidden(call: Call, _make: Callable[[], Any]) -> Listing[Any]:
+    """The API server does not let us list that kind."""
+    return Listing((), Incomplete(Doubt.FORBIDDEN, f"{call.kind} may not be listed"))
+
+
+def not_leader(_call: Call, _make: Callable[[], Any]) -> WriteOutcome:
+    """Leadership is lost by the time of a write: the client's guard sends nothing."""
+    return Failed(Doubt.NOT_ALLOWED, "not the leader")
 
 
 def lost(_call: Call, _make: Callable[[], Any]) -> WriteOutcome:
@@ -208,7 +221,7 @@ class World:
         self.broken: list[str] = []
         self._plans: list[_Plan] = []
         self._version = 100
-        nodes = () if any(thing["kind"] == "Node" for thing in objects) else (node(),)
+        nodes = () if any((thing["apiVersion"], thing["kind"]) == ("v1", "Node") for thing in objects) else (node(),)
         self._files = self._rebuilt([*objects, *nodes])
 
     def copy(self) -> World:
@@ -255,6 +268,10 @@ class World:
         """Whether there is an object of that kind and name, in whatever namespace."""
         return any((item["kind"], name_of(item)) == (kind, name) for item in self.objects())
 
+    def of_kind(self, kind: Kind) -> list[Object]:
+        """The objects of a kind, which other groups may have a kind of that name beside."""
+        return [dict(item) for item in self._files.list(kind, dict).items]
+
     def put(self, *things: Object) -> None:
         """Create objects, or write them anew."""
         new = {_key(thing): thing for thing in things}
@@ -268,6 +285,11 @@ class World:
         """Take objects away at once."""
         left = [item for item in self.objects() if not (item["kind"] == kind and name_of(item) in names)]
         self._files = self._rebuilt(left)
+
+    def remove_of(self, kind: Kind, *names: str) -> None:
+        """Take objects of a kind away, and none of another group's kind of that name."""
+        gone = [item for item in self.of_kind(kind) if name_of(item) in names]
+        self._files = self._rebuilt([item for item in self.objects() if item not in gone])
 
     def records(self, pool: str) -> dict[str, Object]:
         """The entries of a pool."""
@@ -283,24 +305,30 @@ class World:
         text = json.dumps(left, separators=(",", ":")) if left else None
         self.put({**thing, "status": {**thing["status"], "allocatedIPs": text, "allocatedIPCount": len(left)}})
 
-    def guard(self, pool: str) -> Object:
-        """The PoolGuard of a pool."""
-        return self.thing("PoolGuard", f"spiderpool.{pool}")
+    def guard(self, pool: str | PoolRef) -> Object:
+        """The PoolGuard of a pool; a mere name is that of a SpiderIPPool."""
+        return self.thing("PoolGuard", _guard_of(pool))
 
-    def status(self, pool: str) -> Object:
+    def set_guard(self, pool: str | PoolRef, **spec: object) -> None:
+        """The operator edits a pool's guard."""
+        guard = self.guard(pool)
+        generation = guard["metadata"]["generation"] + 1
+        self.put({**guard, "spec": guard["spec"] | spec, "metadata": guard["metadata"] | {"generation": generation}})
+
+    def status(self, pool: str | PoolRef) -> Object:
         """The status of a pool's guard."""
         status: Object = self.guard(pool)["status"]
         return status
 
-    def ledger(self, pool: str) -> dict[str, str]:
+    def ledger(self, pool: str | PoolRef) -> dict[str, str]:
         """The ledger of a pool: address -> phase."""
-        if not self.has("PoolGuard", f"spiderpool.{pool}"):
+        if not self.has("PoolGuard", _guard_of(pool)):
             return {}
         return {entry["address"]: entry["phase"] for entry in self.guard(pool).get("status", {}).get("ledger", ())}
 
-    def released(self, pool: str) -> list[str]:
+    def released(self, pool: str | PoolRef) -> list[str]:
         """The addresses that a pool's guard says were released, in order."""
-        if not self.has("PoolGuard", f"spiderpool.{pool}"):
+        if not self.has("PoolGuard", _guard_of(pool)):
             return []
         return [item["address"] for item in self.guard(pool).get("status", {}).get("released", ())]
 
@@ -402,7 +430,7 @@ class World:
             gathered(given),
             clock=lambda: self.time,
             assume_complete=True,
-            status_subresources=frozenset((kind.group, kind.plural) for kind in (POOL_GUARDS, POOLS)),
+            status_subresources=frozenset((kind.group, kind.plural) for kind in STATUS_APART),
         )
 
 
@@ -423,8 +451,13 @@ class _Plan:
         return self.first <= self.seen < self.last
 
 
-def _key(thing: Object) -> tuple[str, str, str]:
-    return thing["kind"], thing["metadata"].get("namespace", ""), name_of(thing)
+def _guard_of(pool: str | PoolRef) -> str:
+    """The name of a pool's guard."""
+    return guard_name(pool) if isinstance(pool, PoolRef) else f"spiderpool.{pool}"
+
+
+def _key(thing: Object) -> tuple[str, str, str, str]:
+    return thing["apiVersion"], thing["kind"], thing["metadata"].get("namespace", ""), name_of(thing)
 
 
 # --- sweeps -------------------------------------------------------------------------------------------------------
