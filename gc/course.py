@@ -1,7 +1,7 @@
 """One pool's way through a sweep: what its ledger says after this sweep's findings, what is due, and its guard's status."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -23,12 +23,14 @@ from poolwarden.gc.policy import Ceiling, Mode, Policy, Unbalanced
 from poolwarden.gc.snapshot import covers
 from poolwarden.gc.states import States, Uncounted, count
 from poolwarden.ipam.inventory import NoHiding
-from poolwarden.ipam.pool import Pool, Record, RecordsUnreadable
+from poolwarden.ipam.pool import ClaimedOwner, Pool, Record, RecordsUnreadable
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding, OwnerId, Reason, Verdict
 
 NEARLY = 10
 """A pool of which less than one in so many addresses is free is nearly exhausted."""
+UNRESERVED = timedelta(hours=1)
+"""An ADD that began before a release has long ended after this time."""
 MOST_BLOCKING = 10
 """Records that the condition Exhausted names; more are counted."""
 LONGEST_TOLD = 100
@@ -64,6 +66,8 @@ class Course:
         self._ripe = True
         self.superseded = False
         """Whether an operator has changed the guard since it was marked: then nothing more is written in this sweep."""
+        self.unreserved: list[Record] = []
+        """Records that took over an address which we released a short while ago, and that lack a reservation."""
         self.extended = status.extended
         """What the pool has from its guard's reserve."""
         self.rebalanceable: tuple[bool, str, str] | None = None
@@ -178,6 +182,7 @@ class Course:
         self.brake = brake_of(judged, self.pool, self.findings)
         if self.policy.may_release(ceiling):
             self.revived = self._revived()
+            self.unreserved = self._unreserved(now)
             if not isinstance(self.brake, Braked):
                 self.due = self._due(now)
 
@@ -193,6 +198,20 @@ class Course:
         self._ripe = False
         begun = due(self.entries, self.findings, datetime.max.replace(tzinfo=UTC))
         return [(entry, finding) for entry, finding in begun if entry.record_digest not in marked]
+
+    def _unreserved(self, now: datetime) -> list[Record]:
+        lacking = {f.address for f in self.findings if f.reason is Reason.RESERVATION_MISSING}
+        recent = {
+            (item.address, item.owner.namespace, item.owner.name)
+            for item in self.status.released
+            if item.address in lacking and item.owner is not None and now - item.released_at < UNRESERVED
+        }
+        return [
+            record
+            for record in self.pool.readable_records
+            if isinstance(record.owner, ClaimedOwner)
+            and (record.address, record.owner.namespace, record.owner.name) in recent
+        ]
 
     def _revived(self) -> list[Record]:
         lives = {finding.record_digest for finding in self.findings if finding.verdict is Verdict.IN_USE}

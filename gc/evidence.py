@@ -192,7 +192,7 @@ class Evidence:
         """The pod's network-status, parsed once."""
         if pod.key not in self._statuses:
             notes = pod.annotations
-            text = notes.network_status if notes.network_status is not None else notes.old_network_status
+            text = notes.network_status if (notes.network_status or "").strip() else notes.old_network_status
             status = self._statuses[pod.key] = parse_network_status(text)
             if isinstance(status, StatusUnreadable):
                 self.unreadable_statuses[pod.key] = status.problem
@@ -231,9 +231,18 @@ class Evidence:
                     yield address, Shower(who, uid, pod, "", "", live=False)
             case NoStatus():
                 pass
+        yield from self._shown_by_the_old_key(pod)
         for address in self.pod_addresses(pod):
             if address not in on_default:
                 yield address, Shower(who, uid, pod, "eth0", "", live)
+
+    @staticmethod
+    def _shown_by_the_old_key(pod: Pod) -> Iterator[tuple[str, Shower]]:
+        """What network-status shows under its old key, beside the new one: it may know of NICs that that does not."""
+        notes = pod.annotations
+        if notes.old_network_status and notes.network_status:
+            for address in addresses_in(notes.old_network_status):
+                yield address, Shower(uid_text(pod), pod.metadata.uid, pod, "", "", live=False)
 
     def pod_addresses(self, pod: Pod) -> tuple[str, ...]:
         """The pod's podIPs, canonical."""
@@ -328,13 +337,23 @@ class Evidence:
         return {(item.namespace, item.name): item.error for listing in listings for item in listing.unreadable}
 
     @cached_property
-    def _runners(self) -> dict[Key, Pod]:
+    def _runners(self) -> dict[Key, list[Pod]]:
         """Unfinished pods, by the holder that they run."""
-        owners = self.backend.owners
-        if isinstance(owners, PodOwners):
-            return {}
-        run = ((owners.runs(pod), pod) for pod in sorted(self.snapshot.pods.items, key=lambda pod: pod.key))
-        return {(pod.metadata.namespace, name): pod for name, pod in run if name}
+        owners, found = self.backend.owners, defaultdict(list)
+        for pod in () if isinstance(owners, PodOwners) else sorted(self.snapshot.pods.items, key=lambda pod: pod.key):
+            name = "" if isinstance(owners, PodOwners) else owners.runs(pod)
+            if name:
+                found[pod.metadata.namespace, name].append(pod)
+        return found
+
+    def stray_runners(self, holder: Holder) -> list[Pod]:
+        """Unfinished pods that run an earlier one of that name, as their owner references tell."""
+
+        def others(pod: Pod) -> bool:
+            mine = [item.uid for item in pod.metadata.owner_references or () if item.kind == holder.kind.kind]
+            return bool(mine) and holder.uid not in mine
+
+        return list(filter(others, self._runners.get(holder.key, ())))
 
     def holder(self, key: Key) -> Holder | Pod | UnreadableHolder | NoHolder:
         """The owner of that name that is no pod, or a pod that still runs one of that name."""
@@ -342,8 +361,8 @@ class Evidence:
             return UnreadableHolder(f"{key[0]}/{key[1]} cannot be read: {self._unreadable_holders[key]}")
         if key in self._holders:
             return self._holders[key]
-        if key in self._runners:
-            return self._runners[key]
+        if self._runners.get(key):
+            return self._runners[key][0]
         for broken in self.snapshot.pods.unreadable:
             if broken.namespace == key[0] and key[1].encode() in broken.raw:
                 return UnreadableHolder(f"pod {broken.namespace}/{broken.name} cannot be read, and may run {key[1]}")
@@ -426,24 +445,93 @@ class Evidence:
     def apart(self, shower: Shower, pool: PoolRef, address: str) -> bool:
         """Whether the attachment is proven to lie on another network than the pool.
 
-        That is another master than every one's, or a NAD that draws only from pools of networks with other names.
-        Nothing is proven of a pod that asks for the pool by its annotations, or while not all NADs are known.
+        That is another master than every one's, or an address that a pool of a network of another name records for it:
+        what a NAD says now does not tell where an address came from before it was changed. Nothing is proven of a pod
+        that asks for the pool by its annotations, or while not all NADs are known.
         """
         return self._other_network(shower, pool, address) or self._other_master(shower, pool)
 
     def _other_network(self, shower: Shower, ref: PoolRef, address: str) -> bool:
-        pool, bound = self._by_ref.get(ref), self._bound.get(shower.network, ())
-        if pool is None or not bound or shower.pod is None or not self._all_attachments_known:
+        pool, pod = self._by_ref.get(ref), shower.pod
+        if pool is None or pod is None or not self._names_known:
             return False
-        if any(other.network == pool.network for other in bound):
-            return False
-        # A NAD that names no network may get a name from a file on the nodes: there a record must tell.
-        pod = shower.pod
-        return all(other.network for other in bound) or any(
-            record.address == address and record.names(*pod.key, shower.uid)
-            for other in bound
-            for record in other.readable_records
+        return any(
+            other.network != pool.network and address in other.configured and other.ref in self._holding(address, pod)
+            for other in self.pools
         )
+
+    def _holding(self, address: str, pod: Pod) -> frozenset[PoolRef]:
+        """The pools that record an address for a pod."""
+        return frozenset(
+            where.ref
+            for where, record in self._recorded_at.get(address, ())
+            if record.names(*pod.key, pod.metadata.uid)
+        )
+
+    @cached_property
+    def _recorded_at(self) -> dict[str, list[tuple[Pool, Record]]]:
+        found: dict[str, list[tuple[Pool, Record]]] = defaultdict(list)
+        for pool in self.pools:
+            for record in pool.readable_records:
+                if record.address is not None:
+                    found[record.address].append((pool, record))
+        return found
+
+    @cached_property
+    def _names_known(self) -> bool:
+        """Whether what tells the networks' names was read whole."""
+        kinds = [kind for kind in self.backend.aside if kind not in reservation_kinds(self.backend)]
+        return not any(isinstance(self._coverage(kind), Incomplete) for kind in kinds) and not any(
+            self.snapshot.unreadable.get(kind) for kind in kinds
+        )
+
+    def same_sandbox(self, pod: Pod, record: Record) -> bool:
+        """Whether another record, of an address that the pod shows, was made for the same sandbox: it is this pod's.
+
+        An ADD for the same sandbox takes a record over without a write.
+        """
+        if not record.sandbox:
+            return False
+        return any(
+            other.sandbox == record.sandbox and other.names(*pod.key, pod.metadata.uid)
+            for address in self._shown_by.get(pod.key, ())
+            for _, other in self._recorded_at.get(address, ())
+        )
+
+    @cached_property
+    def _shown_by(self) -> dict[Key, list[str]]:
+        """The addresses that each pod shows."""
+        found: dict[Key, list[str]] = defaultdict(list)
+        for address, showers in self.shown.items():
+            for shower in showers:
+                if shower.pod is not None:
+                    found[shower.pod.key].append(address)
+        return found
+
+    def recorded_elsewhere(self, pool: PoolRef, address: str) -> str:
+        """Whom another IPAM records the address for, if that owner exists and is not seen to use it on another network.
+
+        "" if there is none: then no other IPAM has given it to anybody who has yet to show it.
+        """
+        others = (item for item in self.snapshot.inventories if item.ipam != self.backend.name)
+        pools = (other for item in others for other in item.pools if address in other.configured)
+        for other in pools:
+            for record in other.readable_records:
+                if record.address == address and self._may_come(record, pool, address):
+                    return f"{other.ref.name} ({other.ref.ipam}) records it for an owner that exists: {record.raw.decode()}"
+        return ""
+
+    def _may_come(self, record: Record, pool: PoolRef, address: str) -> bool:
+        owner = record.owner
+        if not isinstance(owner, ClaimedOwner):
+            return True
+        key = (owner.namespace, owner.name)
+        pod = self.pods_by_uid.get(record.uid) or self.pods.get(key)
+        if pod is None:
+            holders = (holder for listing in self.snapshot.holders.values() for holder in listing.items)
+            return any(holder.key == key for holder in holders)
+        mine = [s for s in self.shown.get(address, ()) if s.pod is not None and s.pod.key == pod.key]
+        return not mine or not all(self.apart(shower, pool, address) for shower in mine)
 
     def draws_from(self, shower: Shower, pool: Pool, address: str) -> bool:
         """Whether an attachment may have that address from that pool, as far as its NAD tells."""
@@ -468,6 +556,11 @@ class Evidence:
 
     def _other_master(self, shower: Shower, pool: PoolRef) -> bool:
         plumbing = self.plumbing(shower.network)
+        bound = [other.ref for other in self._bound.get(shower.network, ())]
+        if pool in bound or (
+            self._bound and not bound and plumbing.ipams & self.backend.ipam_types and not plumbing.pools
+        ):
+            return False  # it draws from this pool, or may, since its ranges stand in a file on the nodes
         known = self.masters.get(pool, frozenset())
         if not self._all_attachments_known or not plumbing.master or not known or "" in known:
             return False
@@ -484,7 +577,7 @@ class Evidence:
     def networks_apart(self, one: PoolRef, other: PoolRef) -> bool:
         """Whether two pools are proven to lie on different networks."""
         pools = [self._by_ref[ref] for ref in (one, other) if ref in self._by_ref]
-        if len({pool.network for pool in pools}) > 1:
+        if self._names_known and len({pool.network for pool in pools}) > 1:
             return True
         ours, theirs = self.masters.get(one, frozenset()), self.masters.get(other, frozenset())
         return (
@@ -741,7 +834,12 @@ class Evidence:
             *((kind, self._coverage(kind)) for kind in (*endpoint_kinds(self.backend), self.backend.pool_kind)),
             *((kind, self._holder_list(kind).coverage) for kind in holder_kinds(self.backend)),
         ]
+        unserved = [
+            kind for kind in holder_kinds(self.backend) if isinstance(self._holder_list(kind).coverage, NotInstalled)
+        ]
         missing = [need(kind, namespace, coverage) for kind, coverage in kinds if not covers(coverage, namespace)]
+        # Pools of owners that cannot exist: more likely their kind is served no more for now.
+        missing += [Need(kind, "", f"{kind.kind}s, which own the addresses, are not served", "") for kind in unserved]
         for kind in self.backend.aside:
             coverage = self._coverage(kind)
             if isinstance(coverage, Incomplete) and coverage.doubt is not Doubt.NOT_GIVEN:
@@ -752,6 +850,11 @@ class Evidence:
             for broken in self.snapshot.unreadable.get(kind, ())
         ]
         return tuple(missing)
+
+    def proofs_needed(self) -> tuple[Need, ...]:
+        """The lists that prove removals, as far as they are missing."""
+        coverages = ((kind, self._coverage(kind)) for kind in self.backend.proofs)
+        return tuple(need(kind, "", coverage) for kind, coverage in coverages if not covers(coverage, ""))
 
     def nodes_needed(self) -> tuple[Need, ...]:
         """The list of nodes, if it is missing."""

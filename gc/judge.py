@@ -261,12 +261,13 @@ class _Judge:
             nobody = finding.verdict in {Verdict.LEAKED, Verdict.RETAINED} or finding.reason is Reason.NODE_UNREACHABLE
             conflict = finding
             if nobody and finding.address is not None:
-                conflict = self._elsewhere(ref, finding, overlaps.get(ref, set()), verdicts)
+                conflict = self._elsewhere(ref, key, finding, overlaps.get(ref, set()), verdicts)
             yield (ref, key), conflict
 
     def _elsewhere(
         self,
         ref: PoolRef,
+        key: str,
         finding: Finding,
         overlapping: set[PoolRef],
         verdicts: Mapping[tuple[PoolRef, str], Finding],
@@ -275,14 +276,17 @@ class _Judge:
         address = finding.address or ""
         for pool, record in self._recorded.get(address, ()):
             elsewhere = verdicts.get((pool.ref, record.key))
-            if pool.ref == ref or elsewhere is None or self.evidence.networks_apart(ref, pool.ref):
+            same = (pool.ref, record.key) == (ref, key)
+            if same or elsewhere is None or self.evidence.networks_apart(ref, pool.ref):
                 continue
             if elsewhere.verdict is not Verdict.LEAKED:
                 return self._as_overlap(finding, f"{pool.ref.name} records it for {elsewhere.owner}, too")
         unread = [
             pool.ref.name
             for pool in self.evidence.pools_at(address)
-            if pool.ref != ref and isinstance(pool.records, RecordsUnreadable)
+            if pool.ref != ref
+            and (isinstance(pool.records, RecordsUnreadable) or address in pool.doubtful)
+            and not self.evidence.networks_apart(ref, pool.ref)
         ]
         unread += [self.evidence.unreadable_pools[address]] if address in self.evidence.unreadable_pools else []
         if unread:
@@ -418,6 +422,9 @@ class _Case:
                 family = family_of(self.address)
                 others = [item for item in holder.addresses if family_of(item) == family]
                 if holder.settled and others and self.address not in others:
+                    strays = self.evidence.stray_runners(holder)
+                    if strays:
+                        return _Held(f"{uid_text(strays[0])}, which runs an earlier one,", party_of(strays[0]))
                     return _Moved(holder)
                 return _Held(str(holder), str(holder))
 
@@ -425,6 +432,9 @@ class _Case:
         if not isinstance(self.judge.backend.owners, PodOwners):
             return self._holder()
         uid = self.record.uid
+        if self.key in self.evidence.unreadable_pods or uid in self.evidence.unreadable_uids:
+            why = self.evidence.unreadable_pods.get(self.key) or self.evidence.unreadable_uids[uid]
+            return _Unreadable(f"pod {claimed.namespace}/{claimed.name} cannot be read: {why}")
         by_name = self.evidence.pods.get(self.key)
         if not uid and by_name is not None:
             # Without a UID a live pod of the name keeps the record, until it is proven to use another address.
@@ -432,9 +442,6 @@ class _Case:
         by_uid = self.evidence.pods_by_uid.get(uid)
         if by_uid is not None:
             return _Present(by_uid)
-        if self.key in self.evidence.unreadable_pods or uid in self.evidence.unreadable_uids:
-            why = self.evidence.unreadable_pods.get(self.key) or self.evidence.unreadable_uids[uid]
-            return _Unreadable(f"pod {claimed.namespace}/{claimed.name} cannot be read: {why}")
         return _Gone() if by_name is None else _Replaced(by_name)
 
     # --- Unknown --------------------------------------------------------------------------------------------------
@@ -635,6 +642,10 @@ class _Case:
             [entry for entry in nics.entries if entry.interface == self.interface] if self.interface else nics.entries
         )
         ours = [entry for entry in same if self.evidence.may_be_ours(entry.network, entry.ips)]
+        if not self.record.uid and (
+            self.evidence.same_sandbox(pod, self.record) or not (ours or pod.annotations.networks)
+        ):
+            return False  # it is of this very sandbox; or the NIC is not one that the pod asked for, and may be a default one
         return all(any(family_of(address) == family for address in entry.ips) for entry in ours)
 
     def _finished_for_good(self, pod: Pod) -> bool:
@@ -676,6 +687,9 @@ class _Case:
         removals = self.pool.removals
         if not isinstance(removals, Removals) or self.record.uid in removals.confirmed:
             return None
+        missing = self.evidence.proofs_needed()
+        if missing:
+            return self._incomplete(missing[0].message, missing)
         message = f"{self._recorded_for}, and no node has reported that its network was taken down"
         return self._say(Verdict.UNKNOWN, Reason.REMOVAL_UNCONFIRMED, message)
 
@@ -735,6 +749,9 @@ class _Case:
             ):
                 action, message = Action.NONE, f"{message}; kept, since {shower.who} shows the address"
                 break
+        elsewhere = self.evidence.recorded_elsewhere(self.pool.ref, self.address) if action is Action.RELEASE else ""
+        if elsewhere:
+            action, message = Action.NONE, f"{message}; kept, since {elsewhere}"
         for listed in self.evidence.listed.get(self.address, ()):
             other = not listed.uid or listed.uid != self.record.uid
             if other and not self.evidence.lists_apart(listed, self.pool.ref):

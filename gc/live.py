@@ -246,8 +246,11 @@ def _key_of(item: Any) -> Key:
 def _overlaid(
     listed: Listing[Any], now: Listing[Any], keys: Iterable[Key], key_of: Callable[[Any], Key]
 ) -> Listing[Any]:
-    """A list in which the objects of these names are as they were read one by one, or gone."""
-    read = set(keys)
+    """A list in which the objects of these names are as they were read one by one, or gone.
+
+    One that could not be read again stays as it was listed as well: what it shows still vetoes.
+    """
+    read = set(keys) - {(item.namespace, item.name) for item in now.unreadable}
     items = tuple(item for item in listed.items if key_of(item) not in read)
     unread = tuple(item for item in listed.unreadable if (item.namespace, item.name) not in read)
     return Listing((*items, *now.items), listed.coverage, (*unread, *now.unreadable))

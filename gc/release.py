@@ -484,13 +484,16 @@ class Releaser:
         """What the write left: what is gone has yet to be settled."""
         if isinstance(pool.records, RecordsUnreadable):
             return _Attempt(tuple(Result(case.entry, Outcome.UNVERIFIED, pool.records.problem) for case in ready))
-        there = {record.digest for record in pool.records}
+        there = {(record.key, record.digest) for record in pool.records}
+        left = {(case.record.key, case.record.digest) for case in ready} & there
         return _Attempt(
-            tuple(Result(case.entry, otherwise, still) for case in ready if case.record.digest in there),
+            tuple(
+                Result(case.entry, otherwise, still) for case in ready if (case.record.key, case.record.digest) in left
+            ),
             tuple(
                 Taken(ref, case.entry, case.record, case.finding.message)
                 for case in ready
-                if case.record.digest not in there
+                if (case.record.key, case.record.digest) not in left
             ),
         )
 

@@ -38,7 +38,7 @@ from poolwarden.gc.policy import Ceiling, Policy, Watermarks
 from poolwarden.gc.rebalance import Extend, Fixed, NotRebalanced, Rebalanced, Rebalancer, done_says
 from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releaser, Result, Taken, Task
 from poolwarden.gc.repair import NotDone, Repair, RepairOutcome, repair
-from poolwarden.gc.reserving import mend_reservation
+from poolwarden.gc.reserving import mend_reservation, reserve
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 from poolwarden.ipam.pool_guard import POOL_GUARDS
@@ -255,7 +255,10 @@ class Sweep:
 
     def _has_work(self, course: Course) -> bool:
         return bool(
-            course.marked or course.revived or (course.vanished and course.policy.may_release(self.settings.ceiling))
+            course.marked
+            or course.revived
+            or course.unreserved
+            or (course.vanished and course.policy.may_release(self.settings.ceiling))
         )
 
     def _objection(self, course: Course) -> Objection:
@@ -282,6 +285,7 @@ class Sweep:
             ref = course.pool.ref
             with self._alone(ref):
                 self._revive(course, releaser)
+                self._reserve_again(course, releaser)
                 self._finish(course, releaser)
                 actions = {entry.record_digest: finding.action for entry, finding in course.due}
                 entries = tuple(e for e in course.marked if actions[e.record_digest] is Action.RELEASE)
@@ -340,6 +344,16 @@ class Sweep:
             self.problems.append(f"{course.pool.ref.name}: the marks of {names} could not be taken off: {done.why}")
         else:
             self._tell(course, NoticeReason.ADDRESS_RESTORED, f"{names}: its owner lives, so our mark was taken off")
+
+    def _reserve_again(self, course: Course, releaser: Releaser) -> None:
+        """Make reservations again that we took away while an ADD that had seen them was still under way."""
+        ref = course.pool.ref
+        if not course.unreserved or course.by_hand or releaser.ask(ref).why:
+            return
+        for record in course.unreserved:
+            done = reserve(releaser.live, ref, record)
+            if isinstance(done, NotDone):
+                self.problems.append(f"{ref.name}: {record.address} has no reservation: {done.why}")
 
     def _finish(self, course: Course, releaser: Releaser) -> None:
         """Releases that were made, but never verified, since their sweep ended first: verify them now."""

@@ -159,7 +159,9 @@ class Backend(Protocol):
     aside: tuple[Kind, ...]
     """Kinds without which pools can still be read: reservations, configurations, proofs of removal."""
     limits: tuple[Kind, ...]
-    """Those of `aside` that take addresses out of every pool: while one of them cannot be read, nothing is released."""
+    """Those of `aside` that bear on every pool: while one of their objects cannot be read, nothing is released."""
+    proofs: tuple[Kind, ...]
+    """Those of `aside` that prove removals (`Pool.removals`): a list that is missing is no missing proof."""
     status_kinds: tuple[Kind, ...]
     """Its kinds whose status is a subresource."""
     keeps_addresses: bool

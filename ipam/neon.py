@@ -11,6 +11,7 @@ is why an entry is hidden before it is removed: with our mark its `id` names nob
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -56,8 +57,10 @@ from poolwarden.ipam.pool import (
     RecordsUnreadable,
     UnparsedOwner,
     digest_of,
+    digest_of_invalid,
+    parse_owner,
 )
-from poolwarden.ipam.range_config import ConfiguredRange, network_name_of
+from poolwarden.ipam.range_config import ConfiguredRange, named_networks
 from poolwarden.ipam.ranges import AddressRange, AddressSet, Network, RangeError, address_set, parse_network
 
 NAME = "neon"
@@ -70,7 +73,6 @@ MACHINES = Kind("vm.neon.tech", "v1", "virtualmachines", "VirtualMachine", names
 _OFFSET = re.compile("0|[1-9][0-9]{0,18}")
 _READ_BY_GO = re.compile("([+-]?)0*([0-9]{1,19})")
 _LARGEST_OFFSET = (1 << 63) - 1  # Neon reads keys as int64
-_OBJECT_NAME = re.compile("[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 
 
 class NeonPoolSpec(Struct, frozen=True, gc=False):
@@ -205,6 +207,7 @@ class Neon:
     pool_kind = POOLS
     aside: tuple[Kind, ...] = (NETWORK_ATTACHMENTS,)
     limits: tuple[Kind, ...] = ()
+    proofs: tuple[Kind, ...] = ()
     status_kinds: tuple[Kind, ...] = (MACHINES,)
     keeps_addresses = False
     one_address_per_family = True
@@ -288,15 +291,27 @@ def pool_of(wire: NeonPool, configured: Sequence[tuple[str, ConfiguredRange]]) -
     try:
         network = parse_network(wire.spec.range)
     except RangeError as error:
-        return replace(pool, flaws=(PoolFlaw("RangeInvalid", f"spec.range: {error}"),))
+        # What it was made for, as its name tells: any address of that may be recorded.
+        named = address_set(network.addresses for network in islice(named_networks(wire.metadata.name), 1))
+        return replace(pool, configured=named, flaws=(PoolFlaw("RangeInvalid", f"spec.range: {error}"),))
     whole = address_set((network.addresses,))
     return replace(
         pool,
         configured=whole,
         ranges=address_set(part for _, item in configured for part in item.addresses.ranges) if configured else whole,
-        network=network_name_of(wire.metadata.name, network),
         ambiguous=_ambiguity(network),
+        doubtful=_doubtful(network, pool),
     )
+
+
+def _doubtful(network: Network, pool: Pool) -> AddressSet:
+    """The addresses for which keys may stand that Neon reads, but would not write, or counts in either direction."""
+    keys = [record.key for record in pool.readable_records if record.address is None or not network.exact]
+    offsets = [offset for offset in map(_as_neon_reads, keys) if offset is not None]
+    starts = {network.written, network.addresses.first}
+    numbers = {start + sign * offset for offset in offsets for start in starts for sign in (1, -1)}
+    own = network.addresses
+    return address_set(AddressRange(own.family, n, n) for n in numbers if own.first <= n <= own.last)
 
 
 def records_of(wire: NeonPool) -> tuple[Record, ...] | RecordsUnreadable:
@@ -328,16 +343,14 @@ def record_of(key: str, address: str | None, raw: bytes) -> Record:
         uid="",
         interface="",
         raw=text,
-        digest=digest_of(key if address is None else address, text),
+        digest=digest_of_invalid(key, text) if address is None else digest_of(address, text),
         hidden=hidden,
     )
 
 
 def _claimed_owner(name: str) -> ClaimedOwner | UnparsedOwner:
-    parts = name.split("/")
-    if len(parts) != 2 or not all(map(_OBJECT_NAME.fullmatch, parts)):  # noqa: PLR2004 - namespace and name
-        return UnparsedOwner(f"its id {brief(name)} is not of the form namespace/name")
-    return ClaimedOwner(*parts)
+    owner = parse_owner(name)
+    return owner if isinstance(owner, ClaimedOwner) else UnparsedOwner(f"its id {owner.problem}")
 
 
 def _ended_for_good(phase: str, restart_policy: str) -> bool:

@@ -1,10 +1,12 @@
 """Pools and their records, whatever IPAM wrote them."""
 
+import re
 from hashlib import blake2b
 from typing import Literal
 
 from msgspec import Struct
 
+from poolwarden.ipam.address import brief
 from poolwarden.ipam.ranges import AddressSet
 
 
@@ -36,7 +38,7 @@ class Record(Struct, frozen=True, gc=False):
     """One entry of a pool.
 
     `address` is canonical, None if the key is no address. `uid` and `interface` are "" where the IPAM stores none.
-    `raw` is the entry's value as JSON text, `digest` a short hash of everything in it. `lost` tells that the IPAM has
+    `sandbox` is the one that it was made for, "" where the IPAM stores none. `raw` is the entry's value as JSON text, `digest` a short hash of everything in it. `lost` tells that the IPAM has
     lost the address, though the owner may still use it; `hidden` that the entry carries our mark, by which its IPAM does
     not find it for an owner of the same name (`raw` and `digest` are those of the entry without the mark).
     """
@@ -50,6 +52,7 @@ class Record(Struct, frozen=True, gc=False):
     digest: str
     lost: bool = False
     hidden: bool = False
+    sandbox: str = ""
 
     def names(self, namespace: str, name: str, uid: str) -> bool:
         """Whether it is recorded for that owner: by UID, or by name where the IPAM stores no UID."""
@@ -101,6 +104,7 @@ class Pool(Struct, frozen=True, gc=False):
         node: where all its owners run, "" if they run anywhere.
         ambiguous: why its offsets mean different addresses to different versions of the IPAM, "" if they do not.
         claimed: addresses that a controller gives to owners without a record; only the owners' status tells to whom.
+        doubtful: addresses for which entries may stand that cannot be read, or not with certainty.
         leaving: addresses that are being taken away from it.
         unusable: addresses that it would not hand out though they were in its ranges: excluded, or reserved.
     """
@@ -119,6 +123,7 @@ class Pool(Struct, frozen=True, gc=False):
     ambiguous: str = ""
     removals: Removals | NoRemovals = NoRemovals()
     claimed: AddressSet = AddressSet()
+    doubtful: AddressSet = AddressSet()
     leaving: tuple[Leaving, ...] = ()
     unusable: AddressSet = AddressSet()
 
@@ -128,6 +133,22 @@ class Pool(Struct, frozen=True, gc=False):
         return () if isinstance(self.records, RecordsUnreadable) else self.records
 
 
+_OBJECT_NAME = re.compile("[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
+
+
+def parse_owner(text: str) -> ClaimedOwner | UnparsedOwner:
+    """The owner of a reference `namespace/name`, both possible names of Kubernetes objects: no other can exist."""
+    parts = text.split("/")
+    if len(parts) != 2 or not all(map(_OBJECT_NAME.fullmatch, parts)):  # noqa: PLR2004 - namespace and name
+        return UnparsedOwner(f"{brief(text)} is not of the form namespace/name")
+    return ClaimedOwner(*parts)
+
+
 def digest_of(key: str, raw: bytes) -> str:
-    """A short hash (16 hex digits) of everything in a record."""
+    """A short hash (16 hex digits) of everything in a record: its key, or where it stands for an address, that."""
     return blake2b(key.encode() + b"\0" + raw, digest_size=8).hexdigest()
+
+
+def digest_of_invalid(key: str, raw: bytes) -> str:
+    """The same for an entry whose key stands for no address, though it may be written like one."""
+    return digest_of(f"key {key}", raw)

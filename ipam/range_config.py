@@ -123,6 +123,17 @@ def network_name_of(pool: str, network: Network) -> str:
     return "" if pool == plain else pool.removesuffix(f"-{plain}")
 
 
+def named_networks(pool: str) -> Iterator[Network]:
+    """What the name of an IPPool tells of its range, `[<network_name>-][<node>-]<range>`: the longest reading first."""
+    host, _, prefix = pool.rpartition("-")
+    for at in (0, *(at + 1 for at, char in enumerate(host) if char == "-")):
+        text = host[at:] if "." in host[at:] else host[at:].replace("-", ":")
+        try:
+            yield parse_network(f"{text}/{prefix}")
+        except RangeError:
+            continue
+
+
 def read_overwritten(block: Block, *, sloppy: bool) -> None:
     """`range_start` and `range_end` beside a range that says both itself."""
     for key in ("range_start", "range_end"):

@@ -307,6 +307,7 @@ class Spiderpool:
     pool_kind = POOLS
     aside: tuple[Kind, ...] = (RESERVATIONS,)
     limits: tuple[Kind, ...] = (RESERVATIONS,)
+    proofs: tuple[Kind, ...] = ()
     status_kinds: tuple[Kind, ...] = (POOLS,)
     keeps_addresses = True
     one_address_per_family = True

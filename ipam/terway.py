@@ -44,6 +44,8 @@ from poolwarden.ipam.pool import (
     Removals,
     UnparsedOwner,
     digest_of,
+    digest_of_invalid,
+    parse_owner,
 )
 from poolwarden.ipam.ranges import AddressRange, RangeError, address_set, parse_network
 
@@ -148,7 +150,7 @@ class _Slot(Struct, frozen=True, gc=False):
     @property
     def digest(self) -> str:
         """A short hash of everything in it."""
-        return digest_of(self.name if self.address is None else self.address, self.raw)
+        return digest_of_invalid(self.name, self.raw) if self.address is None else digest_of(self.address, self.raw)
 
 
 class _Content(Struct, frozen=True, gc=False):
@@ -176,6 +178,7 @@ class Terway:
     pool_kind = POOLS
     aside: tuple[Kind, ...] = (RUNTIMES,)
     limits: tuple[Kind, ...] = ()
+    proofs: tuple[Kind, ...] = (RUNTIMES,)
     status_kinds: tuple[Kind, ...] = (POOLS, RUNTIMES)
     keeps_addresses = False
     one_address_per_family = True
@@ -334,11 +337,8 @@ def _slot(path: tuple[str, ...], raw: bytes, *, attached: bool = False) -> _Slot
 def _owner(entry: _Entry) -> ClaimedOwner | UnparsedOwner | _Idle:
     if not entry.pod_id and not entry.pod_uid:
         return _Idle()
-    pod = entry.pod_id or ""
-    parts = pod.split("/")
-    if len(parts) != 2 or not all(parts):  # noqa: PLR2004 - namespace and name
-        return UnparsedOwner(f"its podID {brief(pod)} is not of the form namespace/name")
-    return ClaimedOwner(*parts)
+    owner = parse_owner(entry.pod_id or "")
+    return owner if isinstance(owner, ClaimedOwner) else UnparsedOwner(f"its podID {owner.problem}")
 
 
 def _record(slot: _Slot) -> Record:

@@ -52,8 +52,10 @@ from poolwarden.ipam.pool import (
     RecordsUnreadable,
     UnparsedOwner,
     digest_of,
+    digest_of_invalid,
+    parse_owner,
 )
-from poolwarden.ipam.range_config import ConfiguredRange, network_name_of, pool_name
+from poolwarden.ipam.range_config import ConfiguredRange, named_networks, network_name_of, pool_name
 from poolwarden.ipam.ranges import AddressRange, AddressSet, Network, RangeError, address_set, parse_network
 from poolwarden.ipam.reservation import Reservation
 from poolwarden.ipam.whereabouts_config import PLUGIN, SMALLEST, WhereaboutsConfig, handed_out, parse_whereabouts
@@ -134,6 +136,7 @@ class _Entry(Struct, frozen=True, gc=False):
 
     podref: str | None = None
     ifname: str | None = None
+    id: str | None = None
 
 
 _POOL = msgspec.json.Decoder(WhereaboutsPool)
@@ -210,7 +213,8 @@ class Whereabouts:
     name = NAME
     pool_kind = POOLS
     aside: tuple[Kind, ...] = (RESERVATIONS, NODE_SLICES, NETWORK_ATTACHMENTS)
-    limits: tuple[Kind, ...] = ()
+    limits: tuple[Kind, ...] = (NODE_SLICES,)
+    proofs: tuple[Kind, ...] = ()
     status_kinds: tuple[Kind, ...] = ()
     keeps_addresses = False
     one_address_per_family = False
@@ -335,7 +339,8 @@ def _pool_of(
     if isinstance(network, _Unreadable):
         return Pool(
             *identity,
-            configured=AddressSet(),
+            # What it was made for, as its name tells: any address of that may be recorded.
+            configured=next(map(handed_out, named_networks(name)), AddressSet()),
             ranges=AddressSet(),
             records=RecordsUnreadable(network.problem),
             flaws=(PoolFlaw("RangeInvalid", network.problem),),
@@ -356,6 +361,7 @@ def _pool_of(
         network=place.network,
         reserves=all(item.overlapping for item in configured),
         ambiguous="" if network.exact else _ambiguity(network),
+        doubtful=_doubtful(network, entries),
     )
 
 
@@ -386,6 +392,17 @@ def _flaws(
     by_attachment = interfaces and not interfaces & {"", DEFAULT_INTERFACE}
     if attachments.given and attachments.telling and not configured and by_attachment:
         yield PoolFlaw("AttachmentMissing", "no NetworkAttachmentDefinition configures this pool any more")
+
+
+def _doubtful(network: Network, entries: Mapping[str, Raw] | RecordsUnreadable) -> AddressSet:
+    """The addresses for which keys may stand that are no canonical numbers, or count from an uncertain start."""
+    if isinstance(entries, RecordsUnreadable):
+        return AddressSet()
+    family, exact = network.addresses.family, network.exact
+    keys = [key for key in entries if not exact or _address(network, key) is None]
+    numbers = {number for key in keys for number in _meant(network, key)}
+    numbers |= set() if exact else {number - network.written + network.addresses.first for number in numbers}
+    return address_set(AddressRange(family, n, n) for n in numbers if 0 <= n <= _LARGEST[family])
 
 
 def _place(name: str, network: Network, slices: Sequence[_Sliced], attachments: _Attachments) -> _Place:
@@ -492,12 +509,28 @@ def _records(network: Network, entries: Mapping[str, Raw]) -> Iterator[Record]:
 def _record_of(key: str, address: str | None, raw: bytes) -> Record:
     """The record that an allocation is."""
     owner, interface = _claim(raw)
-    digest = _digest(key, address, raw)
-    return Record(key=key, address=address, owner=owner, uid="", interface=interface, raw=raw, digest=digest)
+    return Record(
+        key=key,
+        address=address,
+        owner=owner,
+        uid="",
+        interface=interface,
+        raw=raw,
+        digest=_digest(key, address, raw),
+        sandbox=_sandbox(raw),
+    )
+
+
+def _sandbox(raw: bytes) -> str:
+    """The id of the sandbox that an allocation was made for."""
+    try:
+        return _ENTRY.decode(raw).id or ""
+    except UNDECODABLE:
+        return ""
 
 
 def _digest(key: str, address: str | None, raw: bytes) -> str:
-    return digest_of(key if address is None else address, raw)
+    return digest_of_invalid(key, raw) if address is None else digest_of(address, raw)
 
 
 def _claim(raw: bytes) -> tuple[ClaimedOwner | UnparsedOwner, str]:
@@ -506,11 +539,12 @@ def _claim(raw: bytes) -> tuple[ClaimedOwner | UnparsedOwner, str]:
         wire = _ENTRY.decode(raw)
     except UNDECODABLE as error:
         return UnparsedOwner(f"its entry {brief(raw.decode('utf-8', 'replace'))} cannot be parsed: {error}"), ""
-    parts = (wire.podref or "").split("/")
-    if len(parts) != 2 or not all(parts):  # noqa: PLR2004 - namespace and name
-        said = f"pod reference {brief(wire.podref)} is not" if wire.podref else "pod reference is absent; needed:"
-        return UnparsedOwner(f"its {said} of the form namespace/name"), wire.ifname or ""
-    return ClaimedOwner(*parts), wire.ifname or ""
+    if not wire.podref:
+        return UnparsedOwner("its pod reference is absent; needed: of the form namespace/name"), wire.ifname or ""
+    owner = parse_owner(wire.podref)
+    if isinstance(owner, UnparsedOwner):
+        owner = UnparsedOwner(f"its pod reference {owner.problem}")
+    return owner, wire.ifname or ""
 
 
 def _address(network: Network, key: str) -> str | None:

@@ -222,12 +222,41 @@ def test_allocations_that_are_no_map(allocations: Any) -> None:
     ],
 )
 def test_range_that_cannot_be_read(spec: Any, problem: str) -> None:
-    """Its records mean no addresses, and it hands out none; the field, its value and what is allowed are told."""
+    """Its records mean no addresses, and it hands out none, but its name tells which it may hold; the fault is told."""
     found = pool_of(thing("IPPool", V4_POOL, spec=spec))
     assert isinstance(found.records, RecordsUnreadable)
     assert found.records.problem.startswith(problem)
-    assert (found.configured.size, found.ranges.size) == (0, 0)
+    assert (str(found.configured), found.ranges.size) == ("10.6.0.1-10.6.0.254", 0)
     assert [(flaw.kind, flaw.message) for flaw in found.flaws] == [("RangeInvalid", found.records.problem)]
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("10.6.0.0-29", "10.6.0.1-10.6.0.6"),
+        ("blue-10.6.0.0-29", "10.6.0.1-10.6.0.6"),
+        ("blue-worker-1-10.6.0.0-29", "10.6.0.1-10.6.0.6"),
+        ("fd00--8-125", "fd00::9-fd00::e"),
+        ("blue-fd00--8-125", "fd00::9-fd00::e"),
+        ("mine", ""),
+    ],
+)
+def test_what_the_name_of_a_pool_tells_of_its_range(name: str, held: str) -> None:
+    """Where the range itself cannot be read."""
+    assert str(pool_of(ippool(range_="x", name=name)).configured) == held
+
+
+@pytest.mark.parametrize(
+    ("range_", "keys", "doubtful"),
+    [
+        ("10.6.0.0/24", ["7", "07", "+8", "x"], "10.6.0.7-10.6.0.8"),
+        ("10.6.0.5/24", ["7"], "10.6.0.7,10.6.0.12"),
+        ("10.6.0.0/24", ["7"], ""),
+    ],
+)
+def test_addresses_that_keys_may_stand_for(range_: str, keys: list[str], doubtful: str) -> None:
+    """Odd keys are read by some versions; offsets from a range with host bits have two meanings."""
+    assert str(pool_of(ippool(dict.fromkeys(keys, ENTRY), range_=range_)).doubtful) == doubtful
 
 
 def test_network_of_a_pool_whose_range_cannot_be_read() -> None:
