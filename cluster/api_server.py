@@ -58,6 +58,18 @@ class _Expired(Struct, frozen=True):
     """The state that was being listed is no longer kept (410), or another one was answered in its place."""
 
 
+class OnPage(Protocol):
+    """Told after each page of a list."""
+
+    def __call__(self, resource: Resource, items: int, /) -> None:
+        """`items` are those of the list that were read so far."""
+        ...
+
+
+def unheard(_resource: Resource, _items: int, /) -> None:
+    """Nobody wants to know."""
+
+
 class Reached(Struct, frozen=True, tag=True):
     """An API server answers, if only to refuse us."""
 
@@ -86,8 +98,10 @@ class ApiServer:
         guard: Guard = always_allowed,
         stop: Stop | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        on_page: OnPage = unheard,
     ) -> None:
         self._limits = limits
+        self._on_page = on_page
         self._exchange = Exchange(transport, limits=limits, guard=guard, stop=stop or Event(), monotonic=monotonic)
         self._discovery = Discovery(self._exchange, monotonic)
 
@@ -149,6 +163,7 @@ class ApiServer:
                 return _Expired()
             items += page.items
             unreadable += page.unreadable
+            self._on_page(resource, len(items))
             if page.nameless:
                 coverage = Incomplete(Doubt.BROKEN, f"{page.nameless} of the {label(resource)} listed have no name")
             next_page, version = page.metadata.next_page, page.metadata.resource_version

@@ -20,20 +20,24 @@ def is_reported(finding: Finding) -> bool:
 
 def audit_report(judged: Judged, pools: Sequence[PoolReport], *, complete: bool) -> dict[str, Any]:
     """The AuditReport (`poolwarden.dev/v1alpha1`) of a judgement, in builtin types; absent values are None."""
-    shown = {report.pool.ref for report in pools}
-    known = {pool.ref for inventory in judged.snapshot.inventories for pool in inventory.pools}
     first_seen = {
         (report.pool.ref, entry.record_digest): entry.first_seen for report in pools for entry in report.ledger.entries
     }
-    findings = [f for f in judged.findings if is_reported(f) and (f.pool in shown or f.pool not in known)]
     return {
         "apiVersion": "poolwarden.dev/v1alpha1",
         "kind": "AuditReport",
         "generatedAt": _time(judged.at),
         "complete": complete,
         "pools": [_pool(report) for report in pools],
-        "findings": [_finding(finding, first_seen) for finding in findings],
+        "findings": [_finding(finding, first_seen) for finding in reported(judged, pools)],
     }
+
+
+def reported(judged: Judged, pools: Sequence[PoolReport]) -> list[Finding]:
+    """The findings of an AuditReport, in its order: those to report about these pools, or about none that was read."""
+    shown = {report.pool.ref for report in pools}
+    known = {pool.ref for inventory in judged.snapshot.inventories for pool in inventory.pools}
+    return [f for f in judged.findings if is_reported(f) and (f.pool in shown or f.pool not in known)]
 
 
 def _pool(report: PoolReport) -> dict[str, Any]:
@@ -86,13 +90,19 @@ def audit_table(report: Mapping[str, Any]) -> str:
     blocks = [columns(pools)] if report["pools"] else []
     if report["findings"]:
         blocks.append("\n".join(_finding_lines(report["findings"])))
+    return "\n\n".join([*blocks, *conclusion(report)])
+
+
+def conclusion(report: Mapping[str, Any]) -> list[str]:
+    """What an AuditReport comes to: whether it is the whole story, and how much was found."""
+    lines = []
     if not report["complete"]:
-        blocks.append("Not everything could be read: what is not told here is not known to be in order.")
+        lines.append("Not everything could be read: what is not told here is not known to be in order.")
     if report["complete"] and not report["pools"]:
-        blocks.append("There is not one pool: nothing was checked.")
+        lines.append("There is not one pool: nothing was checked.")
     elif report["complete"] or report["findings"]:
-        blocks.append(_summary(report["findings"]))
-    return "\n\n".join(blocks)
+        lines.append(_summary(report["findings"]))
+    return lines
 
 
 def _finding_lines(findings: Iterable[Mapping[str, Any]]) -> Iterable[str]:

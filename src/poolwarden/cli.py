@@ -150,6 +150,9 @@ def parser() -> argparse.ArgumentParser:
 def _audit(command: argparse.ArgumentParser) -> None:
     _sources(command, several=True)
     command.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
+    look = command.add_mutually_exclusive_group()
+    look.add_argument("--wide", action="store_true", help="everything, one line to a pool and to a finding")
+    look.add_argument("--map", action="store_true", help="each pool's addresses instead, a letter for each")
     command.add_argument("--grace", type=duration, default=600, metavar="DUR", help="as gc's (default: 10m)")
     command.add_argument("--ipam", action="append", default=[], metavar="NAME", help="only this IPAM; repeatable")
     command.add_argument("--pool", action="append", default=[], metavar="NAME", help="only this pool; repeatable")
@@ -392,6 +395,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     if not options.file and (options.now or options.assume_complete or getattr(options, "write", None)):
         parser().exit(COULD_NOT, "poolwarden: --now, --assume-complete and --write go with -f\n")
+    if options.command == "audit" and options.output != "table" and (options.wide or options.map):
+        parser().exit(COULD_NOT, "poolwarden: --wide and --map go with -o table\n")
     from poolwarden import commands  # noqa: PLC0415 - after parsing, so that --help stays instant
 
     return commands.run(options)

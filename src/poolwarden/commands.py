@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
+from types import ModuleType
 from typing import Any, TextIO
 
 import msgspec
 
 from poolwarden.cli import COULD_NOT
-from poolwarden.cluster.api_server import ApiServer, Opener, Unreached
+from poolwarden.cluster.api_server import ApiServer, OnPage, Opener, Unreached, unheard
 from poolwarden.cluster.exchange import Limits
 from poolwarden.cluster.files import Files
 from poolwarden.cluster.guard import Guard, always_allowed
@@ -27,11 +28,12 @@ from poolwarden.gc.examine import Judged, examine, kept_ledgers, pool_reports, p
 from poolwarden.gc.explain import explain
 from poolwarden.gc.pacing import BackoffError, Backoffs, overridden
 from poolwarden.gc.policy import Ceiling, Policy
-from poolwarden.gc.report import audit_report, audit_table, sweep_text
+from poolwarden.gc.report import audit_report, audit_table, reported, sweep_text
 from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
 from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.logs import configure
+from poolwarden.progress import Progress
 
 OK, FOUND, REFUSED = 0, 1, 1
 CRON_JITTER = 10
@@ -83,10 +85,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    cluster = _open(options)
-    if isinstance(cluster, Unreached):
-        return _fail(f"cannot reach the API server: {cluster.reason}")
-    judged = examine(cluster, Policy(grace=options.grace, node_gone_grace=0), options.ipam)
+    with _progress(options) as progress:
+        cluster = _open(options, progress.page)
+        if isinstance(cluster, Unreached):
+            return _fail(f"cannot reach the API server: {cluster.reason}")
+        judged = examine(cluster, Policy(grace=options.grace, node_gone_grace=0), options.ipam)
     problems = _problems(cluster, judged.problems)
     pools = [
         report
@@ -98,15 +101,24 @@ def _audit(options: argparse.Namespace) -> int:
     if options.pool:
         report["findings"] = [finding for finding in report["findings"] if finding["pool"] in options.pool]
     _warn(problems)
-    _print(report, options.output)
+    if options.output != "table" or not (options.wide or options.map or sys.stdout.isatty()):
+        _print(report, options.output)
+    elif options.map:
+        _terminal().print_maps(sys.stdout, pools)
+    elif options.wide:
+        nodes = [f.node for f in reported(judged, pools) if not options.pool or f.pool.name in options.pool]
+        _terminal().print_wide(sys.stdout, report, nodes)
+    else:
+        _terminal().print_tables(sys.stdout, report)
     return COULD_NOT if problems else FOUND if report["findings"] else OK
 
 
 def _explain(options: argparse.Namespace) -> int:
-    cluster = _open(options)
-    if isinstance(cluster, Unreached):
-        return _fail(f"cannot reach the API server: {cluster.reason}")
-    judged = examine(cluster, Policy(node_gone_grace=0))
+    with _progress(options) as progress:
+        cluster = _open(options, progress.page)
+        if isinstance(cluster, Unreached):
+            return _fail(f"cannot reach the API server: {cluster.reason}")
+        judged = examine(cluster, Policy(node_gone_grace=0))
     story, reported = explain(judged, options.address, options.pool)
     problems = [*_problems(cluster, judged.problems), *_unknown_pools(judged, options.pool)]
     _warn(problems)
@@ -138,14 +150,17 @@ def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
 
     lease_namespace = options.lease_namespace or _own_namespace("kube-system")
     lease = LeaseSettings(lease_namespace, options.lease_name, options.lease_duration)
-    gc = Gc(_opener(options), settings, lease)
+    progress = _progress(options)  # a daemon never enters it: its log tells what it does
+    gc = Gc(_opener(options, progress.page), settings, lease, progress.step)
     if options.once:
         configure(verbose=options.verbose, summary_follows=True)
         reached = _opener(options)(stop=Event()).reach()
         if isinstance(reached, Unreached):
             return _fail(f"cannot reach the API server: {reached.reason}")
         gc.listen()
-        match gc.once():
+        with progress:
+            swept = gc.once()
+        match swept:
             case SweepReport() as report:
                 _warn(list(report.problems))
                 return print_sweep(report, settings, sys.stdout)
@@ -182,7 +197,8 @@ def _own_namespace(outside: str) -> str:
 def _gc_files(options: argparse.Namespace, settings: Settings) -> int:
     configure(verbose=options.verbose, summary_follows=True)
     cluster = _open_files(options)
-    report = Sweep(cluster, settings, Event().wait).run()
+    with _progress(options) as progress:
+        report = Sweep(cluster, settings, Event().wait, on_step=progress.step).run()
     problems = _problems(cluster, report.problems)
     if cluster.problems:  # that no pod was read needs no further explanation then
         problems = [problem for problem in problems if problem != NO_PODS]
@@ -265,10 +281,10 @@ def _unknown_pools(judged: Judged, names: list[str]) -> list[str]:
 # --- where the objects are --------------------------------------------------------------------------------------------
 
 
-def _open(options: argparse.Namespace) -> Files | ApiServer | Unreached:
+def _open(options: argparse.Namespace, on_page: OnPage = unheard) -> Files | ApiServer | Unreached:
     if options.file:
         return _open_files(options)
-    cluster = _opener(options)(stop=Event())
+    cluster = _opener(options, on_page)(stop=Event())
     reached = cluster.reach()
     return reached if isinstance(reached, Unreached) else cluster
 
@@ -288,7 +304,7 @@ def _open_files(options: argparse.Namespace) -> Files:
     )
 
 
-def _opener(options: argparse.Namespace) -> Opener:
+def _opener(options: argparse.Namespace, on_page: OnPage = unheard) -> Opener:
     def opened(*, stop: Stop, guard: Guard | None = None, limits: Limits | None = None) -> ApiServer:
         from poolwarden.cluster.kube_transport import KubeTransport  # noqa: PLC0415 - imports kubernetes, takes 0.3 s
 
@@ -296,7 +312,7 @@ def _opener(options: argparse.Namespace) -> Opener:
             qps=options.qps, burst=max(1, int(options.qps * 2)), read_timeout=float(options.timeout)
         )
         transport = KubeTransport(kubeconfig=options.kubeconfig or "", context=options.context or "")
-        return ApiServer(transport, limits=chosen, guard=guard or always_allowed, stop=stop)
+        return ApiServer(transport, limits=chosen, guard=guard or always_allowed, stop=stop, on_page=on_page)
 
     return opened
 
@@ -305,6 +321,11 @@ def _problems(cluster: Cluster, found: Iterable[str]) -> list[str]:
     """What is wrong with the inputs, then what is wrong for any other cause."""
     inputs = cluster.problems if isinstance(cluster, Files) else ()
     return [*inputs, *(problem for problem in found if not any(fault in problem for fault in inputs))]
+
+
+def _progress(options: argparse.Namespace) -> Progress:
+    """Shown to somebody who watches: on a terminal whose output goes nowhere else, and without logs between."""
+    return Progress(sys.stderr, shown=sys.stderr.isatty() and sys.stdout.isatty() and not options.verbose)
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -319,6 +340,13 @@ def _print(report: dict[str, Any], output: str) -> None:
         print(dump(report), end="")
     else:
         print(audit_table(report))
+
+
+def _terminal() -> ModuleType:
+    """What prints for people on a terminal; imported only for them, since neither files nor pipes need rich."""
+    from poolwarden import terminal  # noqa: PLC0415
+
+    return terminal
 
 
 def _finish(options: argparse.Namespace, cluster: Cluster, problems: list[str], status: int) -> int:

@@ -377,3 +377,17 @@ def test_other_groups(api: ApiServer, server: FakeServer) -> None:
     """Kinds of named groups live under /apis."""
     server.on("GET", "/apis/apps/v1/statefulsets", page([pod("a")]))
     assert coverage(api, STATEFUL_SETS) == Complete()
+
+
+def test_pages_are_told(server: FakeServer, time: FakeTime) -> None:
+    """Whoever wants to know hears after each page how many items of the list were read so far."""
+    heard: list[tuple[str, int]] = []
+    api = ApiServer(
+        server,
+        stop=time,
+        monotonic=time.monotonic,
+        on_page=lambda resource, items: heard.append((resource.plural, items)),
+    )
+    server.on("GET", PATH, page([pod("a"), pod("b")], token="t1"), page([pod("c")]))
+    assert names(api) == ["a", "b", "c"]
+    assert heard == [("pods", 2), ("pods", 3)]
