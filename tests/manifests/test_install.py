@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from controlplane.plane import SERVICE_ACCOUNT, ControlPlane
 from controlplane.server import wait_for
 from manifests.shipped import COLLECTIONS, MANIFESTS, Object, build, overlay, unregister
 from poolwarden.certs.settings import Settings
+from poolwarden.cli import parser
 from poolwarden.cluster.kube_transport import KubeTransport
 from poolwarden.webhook.cache import Cache
 from poolwarden.webhook.knowledge import SOURCES
@@ -148,9 +150,22 @@ def rights_of(user: str, plane: ControlPlane, namespace: str, expected: set[Righ
 # --- what is installed --------------------------------------------------------------------------------------------
 
 
+def unhashed(item: Object) -> str:
+    """An object's name, for a ConfigMap without the hash of its content that kustomize adds."""
+    name: str = item["metadata"]["name"]
+    return name.rpartition("-")[0] if item["kind"] == "ConfigMap" else name
+
+
+def settings(items: list[Object]) -> dict[str, str]:
+    """What gc's ConfigMap says."""
+    (found,) = (item for item in items if item["kind"] == "ConfigMap")
+    data: dict[str, str] = found["data"]
+    return data
+
+
 def test_everything_is_installed_and_nothing_else(control_plane: ControlPlane) -> None:
     """The manifests make gc and the webhook with their accounts and roles, of which release is bound to nobody."""
-    made = sorted(f"{item['kind']}/{item['metadata']['name']}" for item in build(control_plane, MANIFESTS))
+    made = sorted(f"{item['kind']}/{unhashed(item)}" for item in build(control_plane, MANIFESTS))
     assert made == [
         "ClusterRole/poolwarden-observe",
         "ClusterRole/poolwarden-release",
@@ -159,6 +174,7 @@ def test_everything_is_installed_and_nothing_else(control_plane: ControlPlane) -
         "ClusterRoleBinding/poolwarden-observe",
         "ClusterRoleBinding/poolwarden-webhook",
         "ClusterRoleBinding/poolwarden-webhook-certificates",
+        "ConfigMap/poolwarden-gc-settings",
         "CustomResourceDefinition/poolguards.poolwarden.dev",
         "Deployment/poolwarden-gc",
         "Deployment/poolwarden-webhook",
@@ -178,9 +194,10 @@ def test_everything_is_installed_and_nothing_else(control_plane: ControlPlane) -
     ]
 
 
-def test_everything_is_labelled(control_plane: ControlPlane, release_overlay: Path) -> None:
+def test_everything_is_labelled(control_plane: ControlPlane, tmp_path: Path) -> None:
     """Every object says that it is poolwarden's, so that all can be listed and removed by one label."""
-    labels = [item["metadata"]["labels"] for item in build(control_plane, release_overlay)]
+    folder = overlay(tmp_path, "release", "rebalance", "cronjob", "network-policy", "flow-schema")
+    labels = [item["metadata"]["labels"] for item in build(control_plane, folder)]
     assert {item.get("app.kubernetes.io/name") for item in labels} == {"poolwarden"}
     assert {item.get("app.kubernetes.io/part-of") for item in labels} == {"poolwarden"}
 
@@ -199,7 +216,7 @@ def test_another_namespace_takes_all_along(control_plane: ControlPlane, tmp_path
     homes = [item["metadata"]["namespace"] for item in items if "namespace" in item["metadata"]]
     called = [webhook["clientConfig"]["service"]["namespace"] for item in items for webhook in item.get("webhooks", ())]
     # Two of the homes are those of a policy and its binding: kustomize takes them for namespaced, the API server ignores it.
-    assert (len(subjects), len(homes), len(called)) == (6, 12, 8)
+    assert (len(subjects), len(homes), len(called)) == (6, 13, 8)
     assert {*subjects, *homes, *called} == {"elsewhere"}
 
 
@@ -214,9 +231,9 @@ def test_one_image_is_named_for_all(control_plane: ControlPlane, tmp_path: Path)
 @pytest.mark.parametrize(
     ("components", "mode", "pods"),
     [
-        ((), "--mode=observe", "Ignore"),
-        (("release",), "--mode=opt-in", "Ignore"),
-        (("strict",), "--mode=observe", "Fail"),
+        ((), "observe", "Ignore"),
+        (("release",), "opt-in", "Ignore"),
+        (("strict",), "observe", "Fail"),
     ],
     ids=lambda value: "".join(value) if isinstance(value, tuple) else "",
 )
@@ -225,7 +242,7 @@ def test_components_change_one_thing_each(
 ) -> None:
     """Release lets gc release where a PoolGuard says so; strict makes pods wait, and nothing else."""
     items = build(control_plane, overlay(tmp_path, *components))
-    assert mode in container(items, "gc")["args"]
+    assert settings(items)["MODE"] == mode
     policies = {webhook["name"]: webhook["failurePolicy"] for item in items for webhook in item.get("webhooks", ())}
     assert policies == {
         "mutate-pods.poolwarden.dev": pods,
@@ -237,6 +254,54 @@ def test_components_change_one_thing_each(
         "validate-ranges.poolwarden.dev": "Ignore",
         "validate-workloads.poolwarden.dev": "Ignore",
     }
+
+
+def test_gcs_settings_are_those_that_it_takes(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """Each key of the ConfigMap stands in an argument that gc knows, and has its own default; a change renames it."""
+    items = build(control_plane, MANIFESTS)
+    data, arguments = settings(items), container(items, "gc")["args"]
+    expanded = [re.sub(r"\$\((\w+)\)", lambda found: data[found[1]], argument) for argument in arguments]
+    assert parser().parse_args(expanded) == parser().parse_args(["gc"])
+    assert {name for argument in arguments for name in re.findall(r"\$\((\w+)\)", argument)} == set(data)
+    generator = [
+        {"name": "poolwarden-gc-settings", "namespace": "poolwarden", "behavior": "merge", "literals": ["GRACE=30m"]}
+    ]
+    longer = build(control_plane, overlay(tmp_path, configMapGenerator=generator))
+    assert settings(longer) == data | {"GRACE": "30m"}
+    names = [container(each, "gc")["envFrom"][0]["configMapRef"]["name"] for each in (items, longer)]
+    assert len(set(names)) == 2
+
+
+def test_a_cron_job_takes_the_place_of_the_deployment(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """With the same account, image and settings, but once; the webhook stays as it is."""
+    items = build(control_plane, overlay(tmp_path, "cronjob", "release"))
+    assert [item["metadata"]["name"] for item in items if item["kind"] == "Deployment"] == ["poolwarden-webhook"]
+    (job,) = (item["spec"]["jobTemplate"]["spec"]["template"]["spec"] for item in items if item["kind"] == "CronJob")
+    before = build(control_plane, MANIFESTS)
+    daemon, pod = container(before, "gc"), deployment(before, "gc")["spec"]["template"]["spec"]
+    (once,) = job["containers"]
+    assert job["serviceAccountName"] == pod["serviceAccountName"]
+    assert {key: once[key] for key in ("image", "securityContext", "resources")} == {
+        key: daemon[key] for key in ("image", "securityContext", "resources")
+    }
+    assert [item for item in once["args"] if item != "--once"] == [
+        item for item in daemon["args"] if not item.startswith(("--interval", "--metrics"))
+    ]
+    assert settings(items)["MODE"] == "opt-in"
+
+
+def test_rebalancing_has_a_role_of_its_own(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """Off by default: only the component lets gc write a pool's spec, and nothing else."""
+    before = [item["metadata"]["name"] for item in build(control_plane, MANIFESTS)]
+    after = build(control_plane, overlay(tmp_path, "rebalance"))
+    more = [item for item in after if item["metadata"]["name"] not in before]
+    assert [(item["kind"], item["metadata"]["name"]) for item in more] == [
+        ("ClusterRole", "poolwarden-rebalance"),
+        ("ClusterRoleBinding", "poolwarden-rebalance"),
+    ]
+    assert more[0]["rules"] == [
+        {"apiGroups": ["spiderpool.spidernet.io"], "resources": ["spiderippools"], "verbs": ["patch"]}
+    ]
 
 
 def test_cert_manager_takes_the_place_of_our_own_certificates(control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -269,8 +334,13 @@ def test_the_deployment_is_what_the_program_expects(control_plane: ControlPlane)
 
 @pytest.mark.parametrize(
     ("components", "namespace"),
-    [((), "poolwarden"), (("release", "strict"), "poolwarden"), ((), "default")],
-    ids=["default", "components", "another-namespace"],
+    [
+        ((), "poolwarden"),
+        (("release", "strict"), "poolwarden"),
+        (("rebalance", "cronjob", "network-policy", "flow-schema"), "poolwarden"),
+        ((), "default"),
+    ],
+    ids=["default", "components", "more-components", "another-namespace"],
 )
 def test_the_api_server_accepts_all(
     control_plane: ControlPlane, tmp_path: Path, components: tuple[str, ...], namespace: str
