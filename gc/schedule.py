@@ -91,6 +91,11 @@ class Gc:
     def forever(self, schedule: Callable[[Callable[[], None], Stop], None]) -> None:
         """Lead whenever we can, and let `schedule` call the sweep until the term is over (its second argument)."""
         log.info("starting", mode=self.settings.ceiling.value, identity=self.identity)
+        if self.settings.default.cooldown < self.lease.duration:
+            # A former leader may not know yet that it is none: an address must not be used again meanwhile.
+            log.warning(
+                "cooldown shorter than the lease", cooldown=self.settings.default.cooldown, lease=self.lease.duration
+            )
         while not self.stop.is_set():
             self._over = Event()
             candidate, leadership = self._stand()
