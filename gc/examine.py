@@ -14,6 +14,7 @@ from poolwarden.gc.policy import Policy
 from poolwarden.gc.read import installed, read_snapshot, reread_pools, unread, with_later
 from poolwarden.gc.snapshot import Memory, Snapshot
 from poolwarden.gc.states import States, Uncounted, count
+from poolwarden.gc.timing import UNTIMED, Step, StepOutcome, Timers
 from poolwarden.ipam.inventory import Backend
 from poolwarden.ipam.pool import Pool, PoolRef
 from poolwarden.ipam.pool_guard import POOL_GUARDS
@@ -48,6 +49,7 @@ def examine(
     before: Recollection = Recollection(),  # noqa: B008 - frozen
     *,
     heed_restored: bool = True,
+    timers: Timers = UNTIMED,
 ) -> Judged:
     """Read everything and judge it. `ipams` are names (none: all installed ones), `before` what this process remembers.
 
@@ -57,21 +59,27 @@ def examine(
     is no conflict.
     """
     chosen = [BACKENDS[name] for name in ipams or BACKENDS]
-    guard_list: Listing[PoolGuard] = cluster.list(POOL_GUARDS, PoolGuard)
-    guards = read_guards(guard_list, default)
-    snapshot = read_snapshot(cluster, chosen, Memory())
-    at = cluster.now()
+    with timers.step(Step.READ) as timer:
+        guard_list: Listing[PoolGuard] = cluster.list(POOL_GUARDS, PoolGuard)
+        guards = read_guards(guard_list, default)
+        snapshot = read_snapshot(cluster, chosen, Memory())
+        at = cluster.now()
+        if guards.problems or isinstance(guard_list.coverage, Incomplete) or unread(snapshot):
+            timer.finish(StepOutcome.FAILURE)
     memory = remember(guards, snapshot, before, at)
     memory = memory if heed_restored else msgspec.structs.replace(memory, held=frozenset())
     snapshot = msgspec.structs.replace(snapshot, memory=memory)
-    findings = judge(snapshot, guards.policies, at)
+    with timers.step(Step.JUDGE):
+        findings = judge(snapshot, guards.policies, at)
     suspects = {f.pool for f in findings if f.reason in {Reason.IN_USE_UNRECORDED, Reason.ADDRESS_HELD_TWICE}}
     if suspects:
-        for backend in chosen:
-            known = {pool.ref for pool in pools_of(snapshot) if pool.ref.ipam == backend.name}
-            refs = sorted(suspects & known)
-            snapshot = with_later(snapshot, reread_pools(cluster, backend, refs))
-        findings = judge(snapshot, guards.policies, at)
+        with timers.step(Step.READ):
+            for backend in chosen:
+                known = {pool.ref for pool in pools_of(snapshot) if pool.ref.ipam == backend.name}
+                refs = sorted(suspects & known)
+                snapshot = with_later(snapshot, reread_pools(cluster, backend, refs))
+        with timers.step(Step.JUDGE):
+            findings = judge(snapshot, guards.policies, at)
     backends = installed(chosen, snapshot)
     problems = [*guards.problems, *unread(snapshot)]
     match guard_list.coverage:

@@ -9,7 +9,7 @@ from poolwarden.ipam.verdict import NoOwner, OwnerId
 
 
 class NoticeReason(StrEnum):
-    """Reasons of Events; documented in README.md, Events."""
+    """Reasons of Events; documented in docs/events.md."""
 
     LEAK_DETECTED = "LeakDetected"
     ADDRESS_RELEASED = "AddressReleased"

@@ -38,6 +38,7 @@ from poolwarden.gc.policy import Policies
 from poolwarden.gc.repair import Done, NotDone, remove_endpoint, take_out, write
 from poolwarden.gc.reserving import reserve, unreserve
 from poolwarden.gc.snapshot import Snapshot
+from poolwarden.gc.timing import UNTIMED, Step, StepOutcome, Timers
 from poolwarden.ipam.endpoint import Endpoint
 from poolwarden.ipam.inventory import Hiding, Inventory, NoHiding, Stale
 from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable
@@ -165,8 +166,10 @@ class Releaser:
         ask: Asks,
         wait: Callable[[float], bool],
         backoffs: Backoffs = Backoffs(),  # noqa: B008 - frozen
+        timers: Timers = UNTIMED,
     ) -> None:
         self.live = live
+        self.timers = timers
         self.policies = policies
         self.kept = kept
         self.ask = ask
@@ -504,6 +507,13 @@ class Releaser:
         """
         if not taken:
             return {}
+        with self.timers.step(Step.VERIFY) as timer:
+            results = self._settled(taken)
+            if any(result.outcome is Outcome.UNVERIFIED for settled in results.values() for result in settled):
+                timer.finish(StepOutcome.FAILURE)
+            return results
+
+    def _settled(self, taken: Sequence[Taken]) -> dict[PoolRef, list[Result]]:
         fates: dict[tuple[PoolRef, str], _Fate] = {}
         for _ in tries(self.backoffs.verify, self.wait):
             fates = self._fates(taken)

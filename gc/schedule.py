@@ -19,13 +19,18 @@ from msgspec import Struct
 from poolwarden.cluster.api_server import ApiServer, Opener
 from poolwarden.cluster.lease import Candidate, HeldBy, Leadership, Leading, NotReleased, Terms, Unclear
 from poolwarden.cluster.pacing import Stop
+from poolwarden.gc.conflicts import ConflictsTold
 from poolwarden.gc.crd import Unready, ensure_definition
 from poolwarden.gc.guard import Recollection
+from poolwarden.gc.health import Due, Health
+from poolwarden.gc.metrics import GcMetrics
+from poolwarden.gc.metrics_server import Served, Unbound, metrics_page, probe_page, serve
 from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.release import Outcome
 from poolwarden.gc.report import is_reported
 from poolwarden.gc.sweep import OnStep, Settings, Sweep, SweepReport, unheard
 from poolwarden.gc.tell import tell
+from poolwarden.gc.timing import Step, StepOutcome
 from poolwarden.ipam.pool import PoolRef
 
 log = structlog.get_logger()
@@ -54,6 +59,8 @@ class Gc:
         self.settings = settings
         self.lease = lease
         self.on_step = on_step
+        self.metrics = GcMetrics()
+        self.health = Health()
         self.identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
         self.stop = Event()
         self._over = Event()
@@ -75,6 +82,17 @@ class Gc:
         """Stop soon: reads end at once, a sweep ends between two pools."""
         self.stop.set()
         self._over.set()
+
+    def serve(self, bind: str, due: Due) -> Served | Unbound:
+        """Serve metrics and probes at HOST:PORT; `due` is what the schedule promises."""
+        return serve(
+            bind,
+            {
+                "/metrics": lambda: metrics_page(self.metrics.text()),
+                "/healthz": lambda: probe_page(self.health.trouble(due)),
+                "/readyz": lambda: probe_page(self.health.waiting),
+            },
+        )
 
     def once(self) -> SweepReport | HeldBy | Unclear:
         """One sweep, if nobody else leads."""
@@ -107,7 +125,10 @@ class Gc:
             over = self._over
             self._remembered = self._remembered.without_nodes()  # others led meanwhile
             if not self.stop.is_set():
+                self.health.leads()
                 schedule(partial(self._logged, cluster), over)
+                self.health.stands_by()
+                self.metrics.stands_by()
             self._resign(leadership)
 
     def _stand(self) -> tuple[Candidate, Leadership]:
@@ -145,7 +166,11 @@ class Gc:
             report = self._sweep(cluster)
         except Exception:
             log.exception("sweep failed; this is a defect of poolwarden, the next sweep begins anew")
+            self.metrics.crashed()
             return
+        finally:
+            self.health.swept()
+        self.metrics.swept(report)
         for problem in report.problems:
             log.warning("problem", detail=problem)
 
@@ -160,11 +185,16 @@ class Gc:
         began = datetime.now(UTC)
         cluster.forget_discovery()
         ready = ensure_definition(cluster, self._over.wait, cluster.forget_discovery)
-        sweep = Sweep(cluster, self.settings, self._over.wait, self._remembered, self.on_step)
+        told = ConflictsTold(cluster, self.metrics.conflicted)
+        sweep = Sweep(told, self.settings, self._over.wait, self._remembered, self.on_step, self.metrics.timers)
         report = sweep.run()
         self._remembered = sweep.recollection
         problems = [ready.why] if isinstance(ready, Unready) else []
-        problems += [*report.problems, *tell(cluster, self._news(report.notices), instance=self.identity)]
+        with self.metrics.timers.step(Step.REPORT) as timer:
+            untold = tell(cluster, self._news(report.notices), instance=self.identity)
+            if untold:
+                timer.finish(StepOutcome.FAILURE)
+        problems += [*report.problems, *untold]
         report = report.with_problems(problems)
         log.info(
             "swept",
@@ -177,6 +207,16 @@ class Gc:
             complete=report.complete,
         )
         return report
+
+
+def due_after(trigger: Any, last: datetime, sweeps: int) -> datetime:
+    """When so many sweeps after that time are due, by an APScheduler trigger; never, if it has no more of them."""
+    for _ in range(sweeps):
+        following: datetime | None = trigger.get_next_fire_time(last, last)
+        if following is None:
+            return datetime.max.replace(tzinfo=UTC)
+        last = following
+    return last
 
 
 def on_schedule(trigger: Any, *, interval: int | None) -> Callable[[Callable[[], None], Stop], None]:

@@ -40,6 +40,7 @@ from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releas
 from poolwarden.gc.repair import NotDone, Repair, RepairOutcome, repair
 from poolwarden.gc.reserving import mend_reservation, reserve
 from poolwarden.gc.snapshot import Snapshot, covers
+from poolwarden.gc.timing import UNTIMED, Step, StepOutcome, Timers
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.ranges import address_set, parse_range
@@ -79,7 +80,7 @@ class NotReleased(Struct, frozen=True):
 
 
 class SweepReport(Struct, frozen=True):
-    """What a sweep found and did. `problems` are lines for people."""
+    """What a sweep found and did. `problems` are lines for people; `capped` counts what was due, but beyond the limits."""
 
     at: datetime
     pools: tuple[PoolReport, ...]
@@ -89,6 +90,7 @@ class SweepReport(Struct, frozen=True):
     repaired: tuple[tuple[PoolRef, Repair], ...] = ()
     notices: tuple[Notice, ...] = ()
     braked: tuple[tuple[PoolRef, str], ...] = ()
+    capped: int = 0
 
     @property
     def complete(self) -> bool:
@@ -113,9 +115,11 @@ class Sweep:
         wait: Callable[[float], bool],
         before: Recollection = Recollection(),  # noqa: B008 - frozen
         on_step: OnStep = unheard,
+        timers: Timers = UNTIMED,
     ) -> None:
         self.cluster = cluster
         self.on_step = on_step
+        self.timers = timers
         self.settings = settings
         self.wait = wait
         self.recollection = before
@@ -123,11 +127,14 @@ class Sweep:
         self.released: list[tuple[PoolRef, Result]] = []
         self.repaired: list[tuple[PoolRef, Repair]] = []
         self.notices: list[Notice] = []
+        self.capped = 0
         self._live_uids: frozenset[str] = frozenset()
 
     def run(self) -> SweepReport:
         """Sweep all pools once."""
-        judged = examine(self.cluster, self.settings.default, self.settings.ipams, self.recollection)
+        judged = examine(
+            self.cluster, self.settings.default, self.settings.ipams, self.recollection, timers=self.timers
+        )
         self.problems += judged.problems
         self._live_uids = _live_uids(judged.snapshot)
         courses: list[Course] = []
@@ -138,9 +145,11 @@ class Sweep:
                 with self._alone(pool.ref):
                     courses.append(plan(judged, pool, findings.get(pool.ref, []), self.settings.ceiling))
             self._cap(courses)
-            self._mark(courses)
-            self._act(judged, courses)
-            self._rebalance(judged, courses)
+            with self._timed(Step.RELEASE):
+                self._mark(courses)
+                self._act(judged, courses)
+            with self._timed(Step.REBALANCE):
+                self._rebalance(judged, courses)
             self._tend_guards(judged, {pool.ref for pool in pools})
         else:
             self.problems.append(NO_PODS)
@@ -156,6 +165,7 @@ class Sweep:
             tuple(self.repaired),
             tuple(self.notices),
             tuple((course.pool.ref, course.brake.why) for course in courses if isinstance(course.brake, Braked)),
+            self.capped,
         )
 
     def release_one(self, judged: Judged, pool: Pool, finding: Finding) -> Result | NotReleased:
@@ -174,6 +184,15 @@ class Sweep:
         return fate or NotReleased("; ".join(self.problems) or "nothing was done")
 
     @contextmanager
+    def _timed(self, step: Step) -> Iterator[None]:
+        """Time a step; it fails if it adds a problem."""
+        before = len(self.problems)
+        with self.timers.step(step) as timer:
+            yield
+            if len(self.problems) > before:
+                timer.finish(StepOutcome.FAILURE)
+
+    @contextmanager
     def _alone(self, ref: PoolRef) -> Iterator[None]:
         """Let a defect of ours in one pool be that pool's problem, and no other's."""
         try:
@@ -188,7 +207,9 @@ class Sweep:
         """At most so many writes per pool and in all, oldest first."""
         left = self.settings.max_releases
         for course in courses:
+            due = len(course.due)
             course.due = course.due[: min(left, course.policy.most_releases(course.pool.ranges.size))]
+            self.capped += due - len(course.due)
             left -= len(course.due)
 
     def _mark(self, courses: Sequence[Course]) -> None:
@@ -244,7 +265,7 @@ class Sweep:
             if not mine:
                 continue
             live = LiveReads(self.cluster, backend, judged.snapshot)
-            releaser = Releaser(live, judged.guards.policies, kept, ask, self.wait, self.settings.backoffs)
+            releaser = Releaser(live, judged.guards.policies, kept, ask, self.wait, self.settings.backoffs, self.timers)
             beside = _beside(Evidence(judged.snapshot, backend, judged.at))
             for at in range(0, len(mine), TOGETHER):
                 if self.wait(0):

@@ -188,6 +188,13 @@ def _gc(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--write", metavar="OUT", help="with -f: write the resulting objects there (- for standard output)"
     )
+    command.add_argument(
+        "--metrics-bind",
+        type=endpoint,
+        default="0.0.0.0:8080",
+        metavar="HOST:PORT",
+        help="a daemon's metrics and probes, in the clear; port 0 is any (default: 0.0.0.0:8080)",
+    )
     lease = command.add_argument_group("leader election")
     lease.add_argument(
         "--lease-namespace", metavar="NS", help="default: our own namespace, or kube-system outside a cluster"

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import ModuleType
@@ -146,7 +147,8 @@ def _gc(options: argparse.Namespace) -> int:
 
 
 def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
-    from poolwarden.gc.schedule import Gc, LeaseSettings, on_schedule  # noqa: PLC0415 - only gc in a cluster needs it
+    from poolwarden.gc.metrics_server import Unbound  # noqa: PLC0415 - only gc in a cluster needs these
+    from poolwarden.gc.schedule import Gc, LeaseSettings, due_after, on_schedule  # noqa: PLC0415
 
     lease_namespace = options.lease_namespace or _own_namespace("kube-system")
     lease = LeaseSettings(lease_namespace, options.lease_name, options.lease_duration)
@@ -182,6 +184,9 @@ def _gc_cluster(options: argparse.Namespace, settings: Settings) -> int:
         jitter = options.interval // 10 or None
         trigger, interval = IntervalTrigger(seconds=options.interval, jitter=jitter, timezone=UTC), options.interval
     gc.listen()
+    served = gc.serve(options.metrics_bind, partial(due_after, trigger))
+    if isinstance(served, Unbound):
+        return _fail(f"--metrics-bind: {served.reason}")
     gc.forever(on_schedule(trigger, interval=interval))
     return OK
 

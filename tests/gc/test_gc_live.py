@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import pytest
 
 from controlplane.plane import ControlPlane
+from controlplane.server import free_ports
 from spiderpool_agent import GROUP, Agent
 
 Object = dict[str, Any]
@@ -277,9 +281,10 @@ def _phase(plane: ControlPlane, guard: str) -> str:
 # --- two processes ----------------------------------------------------------------------------------------------------
 
 
-def daemon(plane: ControlPlane, *more: str) -> subprocess.Popen[str]:
+def daemon(plane: ControlPlane, *more: str, metrics: str = "127.0.0.1:0") -> subprocess.Popen[str]:
     """A gc daemon that sweeps each second."""
     command = [sys.executable, "-m", "poolwarden", "gc", "--interval", "1s", "--mode", "release", *QUICK, *more]
+    command += ["--metrics-bind", metrics]
     command += ["--lease-duration", "3s", "--kubeconfig", str(plane.kubeconfig())]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
@@ -328,5 +333,46 @@ def test_another_process_takes_over(
         assert events_of(plane, pool).count("AddressReleased") == 1
     finally:
         for process in filter(None, (first, second)):
+            process.kill()
+            process.communicate()
+
+
+def fetched(url: str) -> tuple[int, str]:
+    """Status and text of a page; 0 while nobody listens."""
+    try:
+        with urlopen(url, timeout=5) as response:
+            return response.status, response.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+    except URLError as error:
+        return 0, str(error)
+
+
+def is_ready(page: str) -> bool:
+    """Whether a daemon's readiness probe succeeds."""
+    return fetched(f"{page}/readyz")[0] == 200
+
+
+def test_a_daemon_serves_its_metrics(leaking: tuple[Agent, str, str]) -> None:
+    """A daemon that leads shows its pools and is ready; one that waits for the lease is ready, and shows none."""
+    agent, pool, _ = leaking
+    plane, lease = agent.plane, f"gc-metrics-{agent.namespace}"
+    pages = [f"http://127.0.0.1:{port}" for port in free_ports(2)]
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        for page in pages:
+            processes.append(daemon(plane, "--lease-name", lease, metrics=page.removeprefix("http://")))
+            eventually("it to be ready", partial(is_ready, page))
+            eventually("somebody to lead", lambda: bool(holder(plane, lease)))
+        eventually(
+            "a sweep", lambda: 'poolwarden_sweeps_total{outcome="success"} 0.0' not in fetched(f"{pages[0]}/metrics")[1]
+        )
+        shown = fetched(f"{pages[0]}/metrics")[1]
+        assert f'pool="{pool}"' in shown
+        assert 'poolwarden_sweep_step_duration_seconds_count{outcome="success",step="report"}' in shown
+        assert [fetched(f"{page}/healthz") for page in pages] == [(200, "ok\n")] * 2
+        assert 'pool="' not in fetched(f"{pages[1]}/metrics")[1]
+    finally:
+        for process in processes:
             process.kill()
             process.communicate()
