@@ -184,7 +184,7 @@ def _users(judged: Judged, backend: Backend, pool: Pool, address: str, item: Rel
 
 
 def _pool(judged: Judged, name: str) -> Pool | Refused | CouldNot:
-    found = [pool for pool in pools_of(judged.snapshot) if pool.ref.name == name or str(pool.ref) == name]
+    found = [pool for pool in pools_of(judged.snapshot) if name in pool.ref.spellings]
     if len(found) == 1:
         return found[0]
     if found:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from poolwarden.cluster.interface import Coverage, Doubt, Incomplete, Listing, NotInstalled
+from poolwarden.cluster.interface import Complete, Coverage, Doubt, Incomplete, Listing, NotInstalled, Partial
 from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.ipam.address import AddressError, canonical_host, sort_key
 from poolwarden.ipam.endpoint import Endpoint
@@ -829,9 +829,13 @@ class Evidence:
 
         Reservations that were merely not given decide nothing that a dump's reader does not see.
         """
+        pools = self._coverage(self.backend.pool_kind)
+        if self.backend.pool_kind.namespaced and isinstance(pools, Partial):
+            pools = Complete()  # pools were given, and they stand in other namespaces than their owners
         kinds = [
             (PODS, self.snapshot.pods.coverage),
-            *((kind, self._coverage(kind)) for kind in (*endpoint_kinds(self.backend), self.backend.pool_kind)),
+            *((kind, self._coverage(kind)) for kind in endpoint_kinds(self.backend)),
+            (self.backend.pool_kind, pools),
             *((kind, self._holder_list(kind).coverage) for kind in holder_kinds(self.backend)),
         ]
         unserved = [

@@ -23,7 +23,7 @@ def explain(judged: Judged, address: str, pools: Sequence[str]) -> tuple[str, bo
         for pool in evidence.pools:
             records = [record for record in pool.readable_records if record.address == address]
             findings = [f for f in judged.findings if f.pool == pool.ref and f.address == address]
-            if pools and pool.ref.name not in pools:
+            if pools and not pool.ref.spellings & set(pools):
                 continue
             if not records and not findings and address not in pool.configured:
                 continue

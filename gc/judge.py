@@ -517,7 +517,7 @@ class _Case:
         if len(parties) > 1:
             message = f"{self._recorded_for}, and {who} all use it at once"
             return self._say(Verdict.CONFLICT, Reason.ADDRESS_HELD_TWICE, message)
-        message = f"{self._recorded_for}, but {who} uses it: {self.pool.ref.name} may free it under a live pod"
+        message = f"{self._recorded_for}, but {who} uses it: {self.pool.ref.ipam} may free it under a live pod"
         return self._say(Verdict.CONFLICT, Reason.IN_USE_UNRECORDED, message)
 
     # --- InUse, and what a live owner does not need ---------------------------------------------------------------

@@ -4,9 +4,11 @@ import re
 from hashlib import blake2b
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from poolwarden.ipam.address import brief
+from poolwarden.ipam.network import UNDECODABLE
 from poolwarden.ipam.ranges import AddressSet
 
 
@@ -19,6 +21,11 @@ class PoolRef(Struct, frozen=True, order=True, gc=False):
 
     def __str__(self) -> str:
         return ".".join(part for part in (self.ipam, self.namespace, self.name) if part)
+
+    @property
+    def spellings(self) -> frozenset[str]:
+        """What people may call it: `name`, `namespace/name`, or the name of its PoolGuard."""
+        return frozenset({self.name, f"{self.namespace}/{self.name}" if self.namespace else self.name, str(self)})
 
 
 class ClaimedOwner(Struct, frozen=True, tag=True, gc=False):
@@ -142,6 +149,14 @@ def parse_owner(text: str) -> ClaimedOwner | UnparsedOwner:
     if len(parts) != 2 or not all(map(_OBJECT_NAME.fullmatch, parts)):  # noqa: PLR2004 - namespace and name
         return UnparsedOwner(f"{brief(text)} is not of the form namespace/name")
     return ClaimedOwner(*parts)
+
+
+def canonical_text(raw: bytes) -> bytes:
+    """The same JSON in the API server's form, whoever printed it: members sorted, no blanks; what is no JSON as it is."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(raw), order="sorted")
+    except UNDECODABLE:
+        return raw
 
 
 def digest_of(key: str, raw: bytes) -> str:

@@ -43,6 +43,7 @@ from poolwarden.ipam.pool import (
     RecordsUnreadable,
     Removals,
     UnparsedOwner,
+    canonical_text,
     digest_of,
     digest_of_invalid,
     parse_owner,
@@ -322,7 +323,8 @@ def _slots(name: str, interface: _Interface, *, attached: bool) -> Iterator[_Slo
             yield _slot((name, family, key), bytes(raw), attached=attached)
 
 
-def _slot(path: tuple[str, ...], raw: bytes, *, attached: bool = False) -> _Slot:
+def _slot(path: tuple[str, ...], text: bytes, *, attached: bool = False) -> _Slot:
+    raw = canonical_text(text)
     try:
         entry = _ENTRY.decode(raw)
     except UNDECODABLE as error:

@@ -51,6 +51,7 @@ from poolwarden.ipam.pool import (
     Record,
     RecordsUnreadable,
     UnparsedOwner,
+    canonical_text,
     digest_of,
     digest_of_invalid,
     parse_owner,
@@ -509,6 +510,7 @@ def _records(network: Network, entries: Mapping[str, Raw]) -> Iterator[Record]:
 def _record_of(key: str, address: str | None, raw: bytes) -> Record:
     """The record that an allocation is."""
     owner, interface = _claim(raw)
+    raw = canonical_text(raw)
     return Record(
         key=key,
         address=address,
@@ -529,7 +531,8 @@ def _sandbox(raw: bytes) -> str:
         return ""
 
 
-def _digest(key: str, address: str | None, raw: bytes) -> str:
+def _digest(key: str, address: str | None, text: bytes) -> str:
+    raw = canonical_text(text)
     return digest_of_invalid(key, raw) if address is None else digest_of(address, raw)
 
 

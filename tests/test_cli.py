@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -778,3 +779,60 @@ def test_reader_that_leaves(program: Program) -> None:
     with audit.stderr as stderr:
         assert b"Traceback" not in stderr.read()
     assert audit.wait(timeout=60) in {1, 2}
+
+
+AUDITED = Path(__file__).parent / "cases" / "audit"
+
+
+@pytest.mark.parametrize(
+    ("case", "address"),
+    [
+        ("whereabouts-09-reservations", "10.0.0.9"),
+        ("neon-01-stale-allocation", "10.100.128.5"),
+        ("terway-01-pod-gone-runtime-deleted", "172.16.3.11"),
+    ],
+)
+def test_a_digest_does_not_depend_on_who_printed_the_dump(program: Program, case: str, address: str) -> None:
+    """From YAML, from indented JSON and with members in another order: a record is the same."""
+    documents = list(yaml.safe_load_all((AUDITED / case / "cluster.yaml").read_text()))
+    turned = program.folder / "turned.json"
+    turned.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [_turned(item) for item in documents]}, indent=4)
+    )
+    said = [
+        program.run("explain", address, "-f", str(path), "--assume-complete", "--now", stamp(NOW)).out
+        for path in (AUDITED / case / "cluster.yaml", turned)
+    ]
+    digests = [re.findall(r"digest +(\w+)", text) for text in said]
+    assert digests[0] == digests[1]
+    assert len(digests[0]) == 1
+
+
+def _turned(value: Any) -> Any:
+    """The same value with all members in the opposite order."""
+    if isinstance(value, dict):
+        return {key: _turned(value[key]) for key in reversed(value)}
+    return [_turned(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", ["10.0.0.0-24", "kube-system/10.0.0.0-24", "whereabouts.kube-system.10.0.0.0-24"])
+def test_every_way_to_name_a_pool(program: Program, name: str) -> None:
+    """As findings have it, as the table shows it, and as its PoolGuard is called."""
+    dump = (
+        "-f",
+        str(AUDITED / "whereabouts-09-reservations" / "cluster.yaml"),
+        "--assume-complete",
+        "--now",
+        stamp(NOW),
+    )
+    assert "1 Leaked" in program.run("audit", "--pool", name, *dump).out
+    assert "digest" in program.run("explain", "10.0.0.9", "--pool", name, *dump).out
+    refused = program.run("release", "10.0.0.9", "--pool", name, "--record", "0" * 16, "--yes", *dump)
+    assert "has digest" in refused.err
+
+
+def test_a_dump_of_pools_needs_no_pools_of_the_owners_namespace(program: Program) -> None:
+    """Pools of whereabouts stand in a namespace of their own: given is given."""
+    dump = AUDITED / "whereabouts-09-reservations" / "cluster.yaml"
+    said = program.run("audit", "-f", str(dump), "--now", stamp(NOW))
+    assert "no ippools of namespace" not in said.err

@@ -95,19 +95,20 @@ def _audit(options: argparse.Namespace) -> int:
     pools = [
         report
         for report in pool_reports(judged, kept_ledgers(judged))
-        if not options.pool or report.pool.ref.name in options.pool
+        if not options.pool or report.pool.ref.spellings & set(options.pool)
     ]
     problems += _unknown_pools(judged, options.pool)
     report = audit_report(judged, pools, complete=not problems)
     if options.pool:
-        report["findings"] = [finding for finding in report["findings"] if finding["pool"] in options.pool]
+        wanted = {(found.pool.ref.ipam, found.pool.ref.namespace or None, found.pool.ref.name) for found in pools}
+        report["findings"] = [f for f in report["findings"] if (f["ipam"], f["poolNamespace"], f["pool"]) in wanted]
     _warn(problems)
     if options.output != "table" or not (options.wide or options.map or sys.stdout.isatty()):
         _print(report, options.output)
     elif options.map:
         _terminal().print_maps(sys.stdout, pools)
     elif options.wide:
-        nodes = [f.node for f in reported(judged, pools) if not options.pool or f.pool.name in options.pool]
+        nodes = [f.node for f in reported(judged, pools) if not options.pool or f.pool.spellings & set(options.pool)]
         _terminal().print_wide(sys.stdout, report, nodes)
     else:
         _terminal().print_tables(sys.stdout, report)
@@ -278,8 +279,10 @@ def _certs(options: argparse.Namespace) -> int:
 
 
 def _unknown_pools(judged: Judged, names: list[str]) -> list[str]:
-    known = {pool.ref.name for pool in pools_of(judged.snapshot)}
-    there = f"there are: {', '.join(sorted(known))}" if known else "none was read"
+    refs = [pool.ref for pool in pools_of(judged.snapshot)]
+    known = frozenset[str]().union(*(ref.spellings for ref in refs))
+    shown = sorted({f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name for ref in refs})
+    there = f"there are: {', '.join(shown)}" if refs else "none was read"
     return [f"--pool: there is no pool {name!r}; {there}" for name in names if name not in known]
 
 

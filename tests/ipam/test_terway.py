@@ -23,6 +23,7 @@ from poolwarden.ipam.pool import (
     RecordsUnreadable,
     Removals,
     UnparsedOwner,
+    canonical_text,
     digest_of,
     digest_of_invalid,
 )
@@ -98,7 +99,7 @@ def seen(**times: object) -> Object:
 
 def raw(thing: object) -> bytes:
     """The JSON text of a value."""
-    return msgspec.json.encode(thing)
+    return msgspec.json.encode(thing, order="sorted")
 
 
 def pools(*objects: Object) -> tuple[Pool, ...]:
@@ -243,7 +244,7 @@ def test_a_prefix_that_cannot_be_read(broken: object) -> None:
 
 
 def test_a_record() -> None:
-    """Keyed by interface, family and key; `raw` is the entry to the byte, and of it and the address is the digest."""
+    """Keyed by interface, family and key; `raw` is the entry in canonical form, and of it and the address is the digest."""
     text = '{"status":"Valid", "podID":"shop/order","podUID":"order-uid","ip":"172.16.3.11","new":[1.50]}'
     wire = raw(node()).replace(b'"eni-1":{', f'"eni-1":{{"ipv4":{{"{A}":{text}}},'.encode())
     decoded = msgspec.json.decode(wire, type=BACKEND.item_type(POOLS))
@@ -254,8 +255,8 @@ def test_a_record() -> None:
         owner=ClaimedOwner("shop", "order"),
         uid="order-uid",
         interface="",
-        raw=text.encode(),
-        digest=digest_of(A, text.encode()),
+        raw=canonical_text(text.encode()),
+        digest=digest_of(A, canonical_text(text.encode())),
     )
 
 
