@@ -130,23 +130,35 @@ class Scene:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **content, "metadata": metadata}
         where = collection(kind, namespace or self.namespace)
         self._recorder.taken()
-        self._plane.request("POST", f"{where}{query}", body)
+        made = self._plane.request("POST", f"{where}{query}", body)
+        paths = self._recorder.taken()
         path = f"{where}/{metadata['name']}"
         if not query:
             self._made.append(path)
-        return path, self._recorder.taken()
+            self._settle(path, made)
+        return path, paths
 
     def change(self, path: str, patch: Object) -> Paths:
         """Patches an object (merge patch); returns the paths of the reviews."""
         self._recorder.taken()
-        self._plane.request("PATCH", path, patch)
-        return self._recorder.taken()
+        changed = self._plane.request("PATCH", path, patch)
+        paths = self._recorder.taken()
+        self._settle(path, changed)
+        return paths
 
     def delete(self, path: str) -> Paths:
         """Deletes an object; returns the paths of the reviews."""
         self._recorder.taken()
-        self._plane.request("DELETE", path, {"gracePeriodSeconds": 0})
-        return self._recorder.taken()
+        left = self._plane.request("DELETE", path, {"gracePeriodSeconds": 0})
+        paths = self._recorder.taken()
+        self._settle(path, left)
+        return paths
+
+    def _settle(self, path: str, written: Object) -> None:
+        """Waits until the API server's cache has a write: until then it would review the next one against older state."""
+        version = written["metadata"].get("resourceVersion")
+        if version and self._plane.find(path):
+            self._plane.request("GET", f"{path}?resourceVersion={version}")
 
     def clear(self) -> None:
         """Removes all that was made, finalizers notwithstanding."""
