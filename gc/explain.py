@@ -14,9 +14,9 @@ from poolwarden.ipam.reservation import Reservation
 from poolwarden.ipam.verdict import Action, Finding, Verdict
 
 
-def explain(judged: Judged, address: str, pools: Sequence[str]) -> tuple[str, bool]:
-    """The story of a canonical address in the pools of these names (none: all), and whether there is a finding to report."""
-    blocks: list[str] = []
+def explain(judged: Judged, address: str, pools: Sequence[str]) -> tuple[list[str], bool]:
+    """The story of a canonical address in the pools of these names (none: all), line by line, and whether there is a finding to report."""
+    lines: list[str] = []
     reported = False
     for backend in judged.backends:
         evidence = Evidence(judged.snapshot, backend, judged.at)
@@ -28,10 +28,11 @@ def explain(judged: Judged, address: str, pools: Sequence[str]) -> tuple[str, bo
             if not records and not findings and address not in pool.configured:
                 continue
             reported |= any(f.verdict not in {Verdict.IN_USE, Verdict.RETAINED} for f in findings)
-            blocks.append("\n".join(_story(judged, evidence, pool, address, records, findings)))
-    if not blocks:
-        return f"{address} is in no pool that was read" + (f" (looked in {', '.join(pools)})" if pools else ""), False
-    return "\n\n".join(blocks), reported
+            lines += [""] * bool(lines)
+            lines += _story(judged, evidence, pool, address, records, findings)
+    if not lines:
+        return [f"{address} is in no pool that was read" + (f" (looked in {', '.join(pools)})" if pools else "")], False
+    return lines, reported
 
 
 def _story(

@@ -125,8 +125,8 @@ def _summary(findings: Sequence[Mapping[str, Any]]) -> str:
     return f"{told}; {release} address{'es' if release != 1 else ''} would be released."
 
 
-def sweep_text(report: SweepReport, *, may_release: bool) -> str:
-    """A sweep for people: what it found, what waits and for what, what it freed and what it did not."""
+def sweep_lines(report: SweepReport, *, may_release: bool) -> list[str]:
+    """A sweep for people, line by line: what it found, what waits and for what, what it freed and what it did not."""
     findings = [finding for finding in report.findings if is_reported(finding)]
     leaked = sum(finding.verdict is Verdict.LEAKED for finding in findings)
     done = [result.outcome for _, result in report.released]
@@ -147,7 +147,7 @@ def sweep_text(report: SweepReport, *, may_release: bool) -> str:
     lines += [f"  {ref.name} is braked: {why}" for ref, why in report.braked]
     if not may_release:
         lines.append("Mode observe: no IPAM object was touched.")
-    return "\n".join(lines)
+    return lines
 
 
 def _counted(number: int, what: str) -> str:

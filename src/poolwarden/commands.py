@@ -29,11 +29,12 @@ from poolwarden.gc.examine import Judged, examine, kept_ledgers, pool_reports, p
 from poolwarden.gc.explain import explain
 from poolwarden.gc.pacing import BackoffError, Backoffs, overridden
 from poolwarden.gc.policy import Ceiling, Policy
-from poolwarden.gc.report import audit_report, audit_table, reported, sweep_text
+from poolwarden.gc.report import audit_report, audit_table, reported, sweep_lines
 from poolwarden.gc.sweep import NO_PODS, Settings, Sweep, SweepReport
 from poolwarden.ipam.pool_guard import POOL_GUARDS
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.logs import configure
+from poolwarden.plain import printable, say
 from poolwarden.progress import Progress
 
 OK, FOUND, REFUSED = 0, 1, 1
@@ -124,7 +125,7 @@ def _explain(options: argparse.Namespace) -> int:
     story, reported = explain(judged, options.address, options.pool)
     problems = [*_problems(cluster, judged.problems), *_unknown_pools(judged, options.pool)]
     _warn(problems)
-    print(story)
+    say(story, sys.stdout)
     return COULD_NOT if problems else FOUND if reported else OK
 
 
@@ -215,7 +216,7 @@ def _gc_files(options: argparse.Namespace, settings: Settings) -> int:
 
 def print_sweep(report: SweepReport, settings: Settings, out: TextIO) -> int:
     """Print a sweep; its exit status."""
-    print(sweep_text(report, may_release=settings.ceiling is not Ceiling.OBSERVE), file=out)
+    say(sweep_lines(report, may_release=settings.ceiling is not Ceiling.OBSERVE), out)
     return OK if report.complete else COULD_NOT
 
 
@@ -227,7 +228,7 @@ def _release(options: argparse.Namespace) -> int:
     proposal = propose(cluster, default, options.address, options.pool, options.record)
     if not isinstance(proposal, Proposal):
         return _outcome(proposal)
-    print(proposal.finding.message, file=sys.stderr)
+    say([proposal.finding.message], sys.stderr)
     if not options.yes and not sys.stdin.isatty():
         return _fail("there is nobody to ask; say --yes")
     if not options.yes and not _confirmed(f"Release {options.address} from {options.pool}?"):
@@ -347,7 +348,7 @@ def _print(report: dict[str, Any], output: str) -> None:
 
         print(dump(report), end="")
     else:
-        print(audit_table(report))
+        print(audit_table(printable(report)))
 
 
 def _terminal() -> ModuleType:
@@ -374,10 +375,10 @@ def _finish(options: argparse.Namespace, cluster: Cluster, problems: list[str], 
 def _outcome(outcome: Did | Refused | CouldNot) -> int:
     match outcome:
         case Did(message):
-            print(message)
+            say([message], sys.stdout)
             return OK
         case Refused(guard, message):
-            print(f"refused ({guard}): {message}", file=sys.stderr)
+            say([f"refused ({guard}): {message}"], sys.stderr)
             return REFUSED
         case CouldNot(message):
             return _fail(message)
@@ -389,8 +390,7 @@ def _confirmed(question: str) -> bool:
 
 
 def _warn(problems: list[str]) -> None:
-    for problem in problems:
-        print(f"poolwarden: {problem}", file=sys.stderr)
+    say((f"poolwarden: {problem}" for problem in problems), sys.stderr)
 
 
 def _fail(message: str) -> int:

@@ -11,6 +11,7 @@ from poolwarden.cluster.documents import Given
 from poolwarden.cluster.files import Files
 from poolwarden.cluster.inputs import read
 from poolwarden.cluster.yaml_text import dump
+from poolwarden.plain import say
 from poolwarden.webhook.answer import Errored
 from poolwarden.webhook.files_knowledge import knowledge_of
 from poolwarden.webhook.offline import NotReviewed, Reviewed, request_for, review
@@ -95,10 +96,9 @@ def _print(outcome: Reviewed, output: str) -> None:
         }
         print(msgspec.json.format(msgspec.json.encode(answer)).decode())
         return
-    for warning in outcome.warnings:
-        print(f"Warning: {warning}", file=sys.stderr)
+    say((f"Warning: {warning}" for warning in outcome.warnings), sys.stderr)
     if outcome.status is not None:
-        print(f"denied: {outcome.status['message']}", file=sys.stderr)
+        say([f"denied: {outcome.status['message']}"], sys.stderr)
     elif output == "patch":
         print(msgspec.json.format(msgspec.json.encode(outcome.patch or ())).decode())
     else:
@@ -111,5 +111,4 @@ def _fail(*messages: str) -> int:
 
 
 def _say(*messages: str) -> None:
-    for message in messages:
-        print(f"poolwarden: {message}", file=sys.stderr)
+    say((f"poolwarden: {message}" for message in messages), sys.stderr)

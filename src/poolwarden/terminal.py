@@ -25,6 +25,7 @@ from poolwarden.ipam.address import V6, family_of, number_of
 from poolwarden.ipam.pool import RecordsUnreadable
 from poolwarden.ipam.ranges import AddressRange, address_set
 from poolwarden.ipam.verdict import Action, Verdict
+from poolwarden.plain import printable
 from poolwarden.pool_map import MEANINGS, OUTSIDE, Cell, Fold, Row, cells_of, drawn
 
 PIPED_WIDTH = 80
@@ -109,19 +110,6 @@ def print_maps(stream: TextIO, pools: Sequence[PoolReport]) -> None:
     console = console_on(stream)
     for line in maps(pools, console.width):
         console.print(line, soft_wrap=True)
-
-
-def printable(value: Any) -> Any:
-    """A report without control characters: names in records are anybody's text, and may hold a terminal's commands."""
-    match value:
-        case str():
-            return value if value.isprintable() else "".join(c if c.isprintable() else "�" for c in value)
-        case dict():
-            return {key: printable(item) for key, item in value.items()}
-        case list():
-            return [printable(item) for item in value]
-        case _:
-            return value
 
 
 # --- what is what -----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def leaking(*others: Any) -> World:
 
 def story(world: World, address: str = A, *pools: str) -> str:
     """What is explained."""
-    return explain(examine(world, Policy()), address, pools)[0]
+    return "\n".join(explain(examine(world, Policy()), address, pools)[0])
 
 
 def upcoming(world: World) -> str:
@@ -101,7 +101,8 @@ def test_modes(mode: str, words: str) -> None:
 
 def test_address_in_use() -> None:
     """Who shows it is told, and that nothing happens; there is nothing to report."""
-    told, reported = explain(examine(leaking(), Policy()), B, ())
+    lines, reported = explain(examine(leaking(), Policy()), B, ())
+    told = "\n".join(lines)
     assert "shown by  default/live (UID live-uid)" in told
     assert "verdict   InUse · OwnerLive, action none" in told
     assert not reported
@@ -111,8 +112,8 @@ def test_address_in_use() -> None:
 def test_retained_address_is_nothing_to_report() -> None:
     """Kept for its StatefulSet."""
     world = World(blue({A: claim("db-0"), B: LIVE}), LIVE, stateful_set("db"))
-    told, reported = explain(examine(world, Policy()), A, ())
-    assert "Retained" in told
+    lines, reported = explain(examine(world, Policy()), A, ())
+    assert "Retained" in "\n".join(lines)
     assert not reported
 
 

@@ -6,7 +6,7 @@ from factories import blue, claim, endpoint, green, pod, pool
 from faults import World, calls, refused, sweep, sweep_until_due
 from poolwarden.gc.examine import examine, kept_ledgers, pool_reports
 from poolwarden.gc.policy import Ceiling, Policy
-from poolwarden.gc.report import audit_report, audit_table, columns, sweep_text
+from poolwarden.gc.report import audit_report, audit_table, columns, sweep_lines
 from poolwarden.gc.sweep import SweepReport
 
 A, B = "10.0.0.10", "10.0.0.11"
@@ -27,7 +27,7 @@ def table(world: World) -> str:
 
 def text(report: SweepReport, *, may_release: bool = True) -> list[str]:
     """A sweep's lines."""
-    return sweep_text(report, may_release=may_release).splitlines()
+    return sweep_lines(report, may_release=may_release)
 
 
 def test_sweep_by_sweep() -> None:
