@@ -41,7 +41,7 @@ def named(query: str) -> Iterator[tuple[str, set[str]]]:
 def grouped(query: str) -> set[str]:
     """The labels that a query groups by."""
     return {
-        label.strip() for group in re.findall(r"\b(?:by|on|without)\s*\(([^)]*)\)", query) for label in group.split(",")
+        label.strip() for group in re.findall(r"\b(?:by|on|without)\s*\(([^)]+)\)", query) for label in group.split(",")
     }
 
 
