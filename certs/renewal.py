@@ -180,7 +180,8 @@ class Renewal:
 
     def _tell_waiting(self, claim: HeldBy | Unclear) -> None:
         outcome = f"{claim.holder} keeps the certificates" if isinstance(claim, HeldBy) else claim.reason
-        log.info("waiting", lease=self._lease, reason=outcome)
+        tell = log.info if isinstance(claim, HeldBy) else log.warning
+        tell("waiting", lease=self._lease, reason=outcome)
         self._update(leading=False, outcome=outcome, ended_well=isinstance(claim, HeldBy))
 
 

@@ -1,10 +1,8 @@
 """The cluster behind an API server."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from threading import Event
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -34,6 +32,7 @@ from poolwarden.cluster.interface import (
     Written,
 )
 from poolwarden.cluster.pacing import Stop
+from poolwarden.cluster.runtime import MACHINE, Runtime
 from poolwarden.cluster.transport import NoAnswer, Response, Transport
 from poolwarden.cluster.wire import (
     Misaddressed,
@@ -97,13 +96,13 @@ class ApiServer:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         guard: Guard = always_allowed,
         stop: Stop | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        runtime: Runtime = MACHINE,
         on_page: OnPage = unheard,
     ) -> None:
         self._limits = limits
         self._on_page = on_page
-        self._exchange = Exchange(transport, limits=limits, guard=guard, stop=stop or Event(), monotonic=monotonic)
-        self._discovery = Discovery(self._exchange, monotonic)
+        self._exchange = Exchange(transport, limits=limits, guard=guard, stop=stop or runtime.event(), runtime=runtime)
+        self._discovery = Discovery(self._exchange, runtime)
 
     @property
     def counts(self) -> Counts:

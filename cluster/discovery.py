@@ -1,7 +1,5 @@
 """Which kinds the API server serves, so that "not installed" is never mistaken for "not readable", nor the reverse."""
 
-import time
-from collections.abc import Callable
 from http import HTTPStatus
 
 import msgspec
@@ -9,6 +7,7 @@ from msgspec import Struct
 
 from poolwarden.cluster.exchange import Exchange
 from poolwarden.cluster.interface import Complete, Doubt, Incomplete, NotInstalled, Resource
+from poolwarden.cluster.runtime import Runtime
 from poolwarden.cluster.transport import NoAnswer
 from poolwarden.cluster.wire import Failure, Refusal, label, version_path
 
@@ -43,9 +42,9 @@ _GROUPS = msgspec.json.Decoder(_Groups)
 class Discovery:
     """Asks once per version of a group and remembers for a minute, or until told to forget."""
 
-    def __init__(self, exchange: Exchange, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, exchange: Exchange, runtime: Runtime) -> None:
         self._exchange = exchange
-        self._monotonic = monotonic
+        self._runtime = runtime
         self._kinds: dict[tuple[str, str], frozenset[str]] = {}
         self._versions: dict[str, tuple[str, ...]] = {}
         self._forget_at = 0.0
@@ -54,7 +53,7 @@ class Discovery:
         """Ask anew from here on."""
         self._kinds = {}
         self._versions = {}
-        self._forget_at = self._monotonic() + _TTL_SECONDS
+        self._forget_at = self._runtime.monotonic() + _TTL_SECONDS
 
     def served(self, resource: Resource) -> Complete | NotInstalled | Incomplete:
         """Whether the kind is served in the version that we read.
@@ -62,7 +61,7 @@ class Discovery:
         A 404 alone proves nothing (a proxy may have sent it): not installed is what the server's own lists of groups
         and kinds do not name in any version.
         """
-        if self._monotonic() >= self._forget_at:
+        if self._runtime.monotonic() >= self._forget_at:
             self.forget()
         kinds = self._kinds_of(resource.group, resource.version)
         if isinstance(kinds, Refusal) and kinds.code == HTTPStatus.NOT_FOUND:

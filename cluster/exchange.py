@@ -1,6 +1,5 @@
 """Requests to the API server: paced, counted, bounded in time, and repeated where that is safe - reads only."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -13,7 +12,8 @@ from msgspec import Struct
 
 from poolwarden.cluster.guard import Denied, Guard
 from poolwarden.cluster.interface import Doubt
-from poolwarden.cluster.pacing import Abandoned, Stop, TokenBucket, abandonable, backoff
+from poolwarden.cluster.pacing import Stop, TokenBucket, backoff
+from poolwarden.cluster.runtime import Abandoned, Runtime
 from poolwarden.cluster.server_clock import ServerClock
 from poolwarden.cluster.transport import Answer, NoAnswer, Request, Response, Transport
 from poolwarden.cluster.wire import Failure, Refusal, refusal
@@ -66,15 +66,15 @@ class Exchange:
         limits: Limits,
         guard: Guard,
         stop: Stop,
-        monotonic: Callable[[], float] = time.monotonic,
+        runtime: Runtime,
     ) -> None:
-        self.clock = ServerClock(monotonic)
+        self.clock = ServerClock(runtime)
         self._transport = transport
         self._limits = limits
         self._guard = guard
         self._stop = stop
-        self._monotonic = monotonic
-        self._bucket = TokenBucket(limits.qps, limits.burst, monotonic)
+        self._runtime = runtime
+        self._bucket = TokenBucket(limits.qps, limits.burst, runtime.monotonic)
         self._lock = Lock()
         self._requests: Counter[str] = Counter()
         self._conflicts = 0
@@ -87,15 +87,15 @@ class Exchange:
 
     def read(self, path: str, query: Mapping[str, str], decode: Callable[[bytes], T]) -> T | Failure:
         """GET and decode, again after what may pass: 429, 5xx, no answer, an answer cut short or garbled."""
-        deadline = self._monotonic() + self._limits.read_deadline
+        deadline = self._runtime.monotonic() + self._limits.read_deadline
         attempt = 0
         while True:
-            result = self.read_once(path, query, decode, seconds=deadline - self._monotonic())
+            result = self.read_once(path, query, decode, seconds=deadline - self._runtime.monotonic())
             attempt += 1
             if not _may_pass(result, attempt) or attempt >= self._limits.attempts:
                 return result
             pause = self._pause(result, attempt)
-            if self._monotonic() + pause >= deadline:
+            if self._runtime.monotonic() + pause >= deadline:
                 return result
             if self._stop.wait(pause):
                 return _STOPPING
@@ -119,7 +119,7 @@ class Exchange:
         self, method: str, path: str, body: bytes, content_type: str, query: Mapping[str, str] = _NOTHING
     ) -> Response | Failure:
         """One request, never repeated, sent only if the guard allows it now; the answer if it is 2xx."""
-        time.sleep(self._bucket.take())
+        self._runtime.sleep(self._bucket.take())
         permission = self._guard()
         if isinstance(permission, Denied):
             return NoAnswer(permission.reason, sent=False, doubt=Doubt.NOT_ALLOWED, final=True)
@@ -146,8 +146,8 @@ class Exchange:
     def _send(self, request: Request, seconds: float, stopped: Callable[[], bool]) -> Answer:
         with self._lock:
             self._requests[request.method] += 1
-        sent_at = self._monotonic()
-        match abandonable(lambda: self._transport.send(request), seconds=seconds, stopped=stopped):
+        sent_at = self._runtime.monotonic()
+        match self._runtime.bounded(lambda: self._transport.send(request), seconds=seconds, stopped=stopped):
             case Abandoned.STOPPED:
                 return _STOPPING
             case Abandoned.LATE:

@@ -6,9 +6,8 @@ than its duration, from before our last renewal was sent. So we stop before anot
 """
 
 import random
-import time
 from collections.abc import Callable
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +28,7 @@ from poolwarden.cluster.interface import (
 )
 from poolwarden.cluster.kinds import LEASES
 from poolwarden.cluster.pacing import Stop
+from poolwarden.cluster.runtime import MACHINE, Runtime, Task
 
 _JITTER = 1.2  # of the retry period, so that candidates do not ask in step (client-go: JitterFactor)
 
@@ -124,14 +124,14 @@ class Candidate:
         name: str,
         identity: str,
         terms: Terms = Terms(),  # noqa: B008 - frozen
-        monotonic: Callable[[], float] = time.monotonic,
+        runtime: Runtime = MACHINE,
     ) -> None:
         self.terms = terms
         self._cluster = cluster
         self._namespace = namespace
         self._name = name
         self._identity = identity
-        self._monotonic = monotonic
+        self._runtime = runtime
         self._lock = Lock()
         self._led = False
         self._lost = False
@@ -160,7 +160,7 @@ class Candidate:
             case Absent() if self._led:
                 return self._taken_away("the lease was deleted")
             case Absent():
-                sent_at = self._monotonic()
+                sent_at = self._runtime.monotonic()
                 return self._claimed(self._create(), sent_at)
             case Unread():
                 return Unclear(lease.message)
@@ -186,13 +186,13 @@ class Candidate:
         if self._led and holder != self._identity:
             return self._taken_away(f"{holder or 'nobody'} is named by the lease")
         duration = lease.spec.lease_duration_seconds or self.terms.duration
-        if holder not in ("", self._identity) and self._monotonic() < self._seen_at + duration:
+        if holder not in ("", self._identity) and self._runtime.monotonic() < self._seen_at + duration:
             return HeldBy(holder, alive=self._alive)
         now = format_micro_time(self._cluster.now())
         spec: dict[str, Any] = {**self._own_spec(), "renewTime": now}
         if holder != self._identity:
             spec |= {"acquireTime": now, "leaseTransitions": (lease.spec.lease_transitions or 0) + 1}
-        sent_at = self._monotonic()
+        sent_at = self._runtime.monotonic()
         return self._claimed(self._patch(lease, spec), sent_at)
 
     def _taken_away(self, how: str) -> Unclear:
@@ -209,7 +209,7 @@ class Candidate:
         if spec == self._seen:
             return
         self._alive = self._seen is not None
-        self._seen, self._seen_at = spec, self._monotonic()
+        self._seen, self._seen_at = spec, self._runtime.monotonic()
 
     def _create(self) -> WriteOutcome:
         now = format_micro_time(self._cluster.now())
@@ -233,7 +233,7 @@ class Candidate:
             return Unclear(_message(outcome))
         with self._lock:
             held_until = sent_at + self.terms.renew_deadline
-            too_late = self._monotonic() >= held_until or (self._led and not self._is_held())
+            too_late = self._runtime.monotonic() >= held_until or (self._led and not self._is_held())
             if too_late:
                 return Unclear("the lease was written too late to lead by it")
             self._led = True
@@ -241,7 +241,7 @@ class Candidate:
             return Leading()
 
     def _is_held(self) -> bool:
-        self._lost = self._lost or (self._led and self._monotonic() >= self._held_until)
+        self._lost = self._lost or (self._led and self._runtime.monotonic() >= self._held_until)
         return self._led and not self._lost
 
 
@@ -257,14 +257,14 @@ class Leadership:
         candidate: Candidate,
         *,
         on_lost: Callable[[str], None],
-        monotonic: Callable[[], float] = time.monotonic,
+        runtime: Runtime = MACHINE,
     ) -> None:
-        self.lost = Event()
+        self.lost = runtime.event()
         self._candidate = candidate
         self._on_lost = on_lost
-        self._monotonic = monotonic
-        self._ended = Event()
-        self._renewing = Thread(target=self._renew, name="lease", daemon=True)
+        self._runtime = runtime
+        self._ended = runtime.event()
+        self._renewing: Task | None = None
 
     def acquire(self, stop: Stop, *, told: Callable[[HeldBy | Unclear], None]) -> Leading | Unclear:
         """Wait until we lead, or until `stop` is set; `told` hears what we wait for whenever that changes."""
@@ -272,7 +272,7 @@ class Leadership:
         while True:
             claim = self._candidate.claim()
             if isinstance(claim, Leading):
-                self._renewing.start()
+                self._renewing = self._runtime.spawn(self._renew, "lease")
                 return claim
             if claim != before:
                 told(claim)
@@ -286,22 +286,22 @@ class Leadership:
         A holder that shows nothing is waited for until its lease has expired, but no longer than our own duration.
         """
         terms = self._candidate.terms
-        until = self._monotonic() + terms.duration + terms.retry_period
+        until = self._runtime.monotonic() + terms.duration + terms.retry_period
         while True:
             claim = self._candidate.claim()
             match claim:
                 case Leading():
-                    self._renewing.start()
+                    self._renewing = self._runtime.spawn(self._renew, "lease")
                     return claim
                 case HeldBy(alive=True):
                     return claim
-            if self._monotonic() >= until or stop.wait(self._pause()):
+            if self._runtime.monotonic() >= until or stop.wait(self._pause()):
                 return claim
 
     def release(self) -> Released | NotReleased:
         """Lead no longer, and let a successor begin at once. The caller has stopped writing before."""
         self._ended.set()
-        if self._renewing.is_alive():
+        if self._renewing is not None:
             self._renewing.join(self._candidate.terms.renew_deadline)
         return self._candidate.release()
 

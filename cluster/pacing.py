@@ -1,17 +1,11 @@
-"""How fast to ask, how long to wait between attempts, and how to stop waiting at once."""
+"""How fast to ask, how long to wait between attempts, and what ends a wait at once."""
 
 import random
-import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from enum import Enum
-from threading import Lock, Thread
-from typing import Protocol, TypeVar
-
-T = TypeVar("T")
+from threading import Lock
+from typing import Protocol
 
 _MOST_DOUBLINGS = 64  # far beyond any cap; 1024 make no float any more
-_POLL_SECONDS = 0.1  # how soon a wait for the network notices that the program is stopping
 
 
 class Stop(Protocol):
@@ -54,34 +48,3 @@ def backoff(failures: int, *, base: float, cap: float) -> float:
     """
     doublings = min(failures - 1, _MOST_DOUBLINGS)
     return random.uniform(0, min(cap, base * 2**doublings))  # noqa: S311 - spreads load, hides nothing
-
-
-class Abandoned(Enum):
-    """Why a call was given up."""
-
-    LATE = "late"
-    STOPPED = "stopped"
-
-
-def abandonable(call: Callable[[], T], *, seconds: float, stopped: Callable[[], bool]) -> T | Abandoned:
-    """What `call` returns; or why it was given up, after `seconds` or soon after `stopped` says so.
-
-    The call goes on in a daemon thread that nobody awaits: socket time-outs bound each wait for bytes, but neither a
-    name server's silence nor an answer that drips in.
-    """
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
-            future.set_exception(error)
-
-    Thread(target=run, name="request", daemon=True).start()
-    deadline = time.monotonic() + seconds
-    while not wait((future,), max(0.0, min(_POLL_SECONDS, seconds))).done:
-        if stopped():
-            return Abandoned.STOPPED
-        if time.monotonic() >= deadline:
-            return Abandoned.LATE
-    return future.result()

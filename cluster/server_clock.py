@@ -1,11 +1,10 @@
 """The API server's clock, as heard from the `Date` headers of its answers."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from threading import Lock
 
-from poolwarden.cluster.clock import utc_now
+from poolwarden.cluster.runtime import Runtime
 
 _SECOND = timedelta(seconds=1)
 
@@ -16,8 +15,8 @@ class ServerClock:
     It may be behind the server's, by less than a second and the time that an answer took, but is never ahead.
     """
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._lock = Lock()
         self._heard = False
         self._origin = datetime.min.replace(tzinfo=UTC)  # what the server's clock showed when ours showed 0
@@ -35,7 +34,7 @@ class ServerClock:
             return
         # The server's clock stood in the second `told` at some moment since the request was sent: that bounds the
         # origin from both sides, and an estimate within the bounds is as good as any.
-        earliest = told - timedelta(seconds=self._monotonic())
+        earliest = told - timedelta(seconds=self._runtime.monotonic())
         latest = told + _SECOND - timedelta(seconds=sent_at)
         with self._lock:
             self._origin = min(max(self._origin, earliest), latest) if self._heard else earliest
@@ -44,5 +43,5 @@ class ServerClock:
     def now(self) -> datetime:
         """The server's time; our wall clock while nothing was heard."""
         if not self._heard:
-            return utc_now()
-        return self._origin + timedelta(seconds=self._monotonic())
+            return self._runtime.utc_now()
+        return self._origin + timedelta(seconds=self._runtime.monotonic())

@@ -190,7 +190,7 @@ class Watch(Generic[T]):
 
     def run(self, stop: Stop) -> None:
         """List and watch until `stop` is set; `cut` ends the wait for the next event."""
-        api = ApiServer(self._transport, stop=stop, monotonic=self._monotonic)
+        api = ApiServer(self._transport, stop=stop)
         version = ""
         while not stop.is_set():
             step = self._follow(version, stop) if version else self._list(api, stop)

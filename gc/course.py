@@ -70,6 +70,8 @@ class Course:
         """Records that took over an address which we released a short while ago, and that lack a reservation."""
         self.extended = status.extended
         """What the pool has from its guard's reserve."""
+        self.unplanned = False
+        """Whether a defect of ours kept its findings from being counted: then nothing is marked or released."""
         self.rebalanceable: tuple[bool, str, str] | None = None
         """The condition Rebalanceable of this sweep; until it is known, that of the one before stands."""
         self._released: list[Released] = []
@@ -80,6 +82,12 @@ class Course:
     def off(self) -> bool:
         """Whether the operator wants gc to leave the pool alone, its guard included."""
         return self.policy.mode is Mode.OFF
+
+    @property
+    def pending(self) -> list[str]:
+        """Addresses of records that are on their way out, or have gone without having been verified."""
+        out = (e for e in (*self.entries, *self.vanished) if e.phase in {Phase.COOLDOWN, Phase.RELEASING})
+        return [entry.address for entry in out if entry.address is not None]
 
     @property
     def has_news(self) -> bool:

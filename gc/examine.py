@@ -130,8 +130,12 @@ def by_pool(findings: Iterable[Finding]) -> dict[PoolRef, list[Finding]]:
     return sorted_out
 
 
-def pool_reports(judged: Judged, ledgers: Mapping[PoolRef, Ledger]) -> tuple[PoolReport, ...]:
-    """Each pool with its states, its findings and its ledger."""
+def pool_reports(
+    judged: Judged,
+    ledgers: Mapping[PoolRef, Ledger],
+    now: Mapping[PoolRef, Pool] = {},
+) -> tuple[PoolReport, ...]:
+    """Each pool with its states, its findings and its ledger; `now` are those that were resized since."""
     findings = by_pool(judged.findings)
     return tuple(
         PoolReport(
@@ -140,7 +144,7 @@ def pool_reports(judged: Judged, ledgers: Mapping[PoolRef, Ledger]) -> tuple[Poo
             tuple(findings.get(pool.ref, ())),
             ledgers.get(pool.ref, Ledger()),
         )
-        for pool in pools_of(judged.snapshot)
+        for pool in (now.get(pool.ref, pool) for pool in pools_of(judged.snapshot))
     )
 
 

@@ -91,9 +91,12 @@ class GcMetrics(Collector):
         gone = {(ref, result.entry.record_digest) for ref, result in released if result.outcome is Outcome.RELEASED}
         braked = {ref for ref, _ in report.braked}
         held_back = sum(f.action is Action.RELEASE and f.pool in braked for f in report.findings)
-        first_seen = self._sightings(report, gone)
+        sightings = self._sightings(report, gone)
         groups: dict[_Key, _Group] = {}
-        for finding, since in first_seen.values():
+        first_seen: dict[Hashable, datetime] = {}
+        for finding, since in sightings:
+            key = _identity(finding)
+            first_seen[key] = min(since, first_seen.get(key, since))
             group = groups.setdefault((finding.pool, finding.verdict, finding.reason), _Group(0, since))
             group.number += 1
             group.oldest = min(group.oldest, since)
@@ -102,7 +105,7 @@ class GcMetrics(Collector):
         outcome = StepOutcome.SUCCESS if report.complete else StepOutcome.FAILURE
         with self._lock:
             self._seen = _Seen(report.at, self._clock(), states, groups)
-            self._first_seen = {key: since for key, (_, since) in first_seen.items()}
+            self._first_seen = first_seen
             if report.complete:
                 self._last_success = report.at.timestamp()
             _add(self._sweeps, outcome)
@@ -114,17 +117,14 @@ class GcMetrics(Collector):
             _add(self._skipped, BRAKED, number=held_back)
             _add(self._skipped, CAPPED, number=report.capped)
 
-    def _sightings(
-        self, report: SweepReport, gone: AbstractSet[tuple[PoolRef, str]]
-    ) -> dict[Hashable, tuple[Finding, datetime]]:
+    def _sightings(self, report: SweepReport, gone: AbstractSet[tuple[PoolRef, str]]) -> list[tuple[Finding, datetime]]:
         """Each finding to report, and since when it is known: from its ledger, or else from this process's memory."""
         ledgers = {(pool.pool.ref, e.record_digest): e.first_seen for pool in report.pools for e in pool.ledger.entries}
-        sightings: dict[Hashable, tuple[Finding, datetime]] = {}
+        sightings: list[tuple[Finding, datetime]] = []
         for finding in report.findings:
             if is_reported(finding) and (finding.pool, finding.record_digest) not in gone:
-                key = _identity(finding)
-                since = ledgers.get((finding.pool, digest_of(finding))) or self._first_seen.get(key, report.at)
-                sightings[key] = finding, since
+                known = ledgers.get((finding.pool, digest_of(finding))) or self._first_seen.get(_identity(finding))
+                sightings.append((finding, known or report.at))
         return sightings
 
     def crashed(self) -> None:
@@ -221,7 +221,7 @@ def _left(report: PoolReport, gone: AbstractSet[tuple[PoolRef, str]]) -> States 
 
 
 def _identity(finding: Finding) -> Hashable:
-    """By what a finding is known again in the next sweep."""
+    """By what a finding is known again in the next sweep; several about the pool itself, of one reason, share it."""
     owner = (finding.address, finding.interface, finding.owner)
     return finding.pool, finding.verdict, finding.reason, digest_of(finding) or owner
 

@@ -2,11 +2,14 @@
 
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from threading import Thread
+from threading import Lock, Thread
+from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -14,8 +17,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 log = structlog.get_logger()
 
-IDLE_SECONDS = 10.0
-"""After which a client that says nothing, or takes nothing, is left."""
+DEADLINE = 10.0
+"""Seconds from a connection to the end of its answer, however busily its client says nothing, or takes nothing."""
+MOST_CONNECTIONS = 32
+"""Each holds a thread: kubelet, Prometheus and a few people; the oldest goes before another comes."""
+WAITING_CONNECTIONS = 128
+"""Of a burst, as many are kept by the kernel; one that it drops is tried again after a second at the earliest."""
+LOOK_SECONDS = 0.5
+"""Between two looks for connections beyond their deadline."""
 
 
 class Page(Struct, frozen=True):
@@ -51,21 +60,54 @@ class Served(Struct, frozen=True, tag=True):
     port: int
 
 
-def serve(bind: str, pages: Pages) -> Served | Unbound:
+def serve(bind: str, pages: Pages, *, deadline: float = DEADLINE) -> Served | Unbound:
     """Serve pages at HOST:PORT (an IPv6 address in brackets), in threads that keep no process alive."""
     host, _, port = bind.rpartition(":")
     try:
-        server = _server(host.strip("[]"), int(port), pages)
+        server = _server(host.strip("[]"), int(port), pages, deadline)
     except OSError as error:
         return Unbound(f"{bind}: {error.strerror or error}")
-    Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    Thread(target=server.serve_forever, args=(LOOK_SECONDS,), name="metrics", daemon=True).start()
     return Served(server.server_address[1])
 
 
-def _server(host: str, port: int, pages: Pages) -> ThreadingHTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = IDLE_SECONDS
+class Connections:
+    """The open connections, oldest first. One that must go is shut down: its thread then meets the end of its input."""
 
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._lock = Lock()  # none is closed while it is being shut down: its number may be another file's by then
+        self._since: dict[socket.socket, float] = {}
+
+    def add(self, connection: socket.socket) -> None:
+        """One more; the oldest goes if they are too many."""
+        with self._lock:
+            self._since[connection] = time.monotonic()
+            for oldest in list(self._since)[:-MOST_CONNECTIONS]:
+                self._end(oldest)
+
+    def look(self) -> None:
+        """End those that are beyond their deadline."""
+        overdue = time.monotonic() - self._deadline
+        with self._lock:
+            for connection in [one for one, since in self._since.items() if since < overdue]:
+                self._end(connection)
+
+    def remove(self, connection: socket.socket) -> None:
+        """It is about to be closed."""
+        with self._lock:
+            self._since.pop(connection, None)
+
+    def _end(self, connection: socket.socket) -> None:
+        del self._since[connection]
+        with suppress(OSError):  # the client was quicker
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def _server(host: str, port: int, pages: Pages, deadline: float) -> ThreadingHTTPServer:
+    connections = Connections(deadline)
+
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0], _not_found)()
             self.send_response(page.status)
@@ -80,6 +122,18 @@ def _server(host: str, port: int, pages: Pages) -> ThreadingHTTPServer:
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         daemon_threads = True
+        request_queue_size = WAITING_CONNECTIONS
+
+        def process_request(self, request: socket.socket, client_address: Any) -> None:  # type: ignore[override]
+            connections.add(request)
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+            connections.remove(request)
+            super().shutdown_request(request)
+
+        def service_actions(self) -> None:
+            connections.look()
 
         def handle_error(self, *_: object) -> None:
             """A client that leaves in the middle is no news either, but a defect of ours is."""

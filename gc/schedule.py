@@ -4,13 +4,11 @@ Each term of leadership has a cluster of its own whose writes ask whether the te
 in an earlier term can be written in this one.
 """
 
-import secrets
 import signal
-import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 import structlog
@@ -19,6 +17,7 @@ from msgspec import Struct
 from poolwarden.cluster.api_server import ApiServer, Opener
 from poolwarden.cluster.lease import Candidate, HeldBy, Leadership, Leading, NotReleased, Terms, Unclear
 from poolwarden.cluster.pacing import Stop
+from poolwarden.cluster.runtime import MACHINE, Runtime
 from poolwarden.gc.conflicts import ConflictsTold
 from poolwarden.gc.crd import Unready, ensure_definition
 from poolwarden.gc.guard import Recollection
@@ -54,16 +53,25 @@ class LeaseSettings(Struct, frozen=True):
 class Gc:
     """Sweeps under leadership, until told to stop."""
 
-    def __init__(self, opener: Opener, settings: Settings, lease: LeaseSettings, on_step: OnStep = unheard) -> None:
+    def __init__(
+        self,
+        opener: Opener,
+        settings: Settings,
+        lease: LeaseSettings,
+        on_step: OnStep = unheard,
+        *,
+        runtime: Runtime = MACHINE,
+    ) -> None:
         self.opener = opener
         self.settings = settings
         self.lease = lease
         self.on_step = on_step
-        self.metrics = GcMetrics()
-        self.health = Health()
-        self.identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
-        self.stop = Event()
-        self._over = Event()
+        self.runtime = runtime
+        self.metrics = GcMetrics(runtime.monotonic)
+        self.health = Health(runtime.utc_now)
+        self.identity = runtime.identity()
+        self.stop = runtime.event()
+        self._over = runtime.event()
         self._remembered = Recollection()
         self._troubles: frozenset[tuple[PoolRef, NoticeReason, str]] = frozenset()
 
@@ -96,7 +104,7 @@ class Gc:
 
     def once(self) -> SweepReport | HeldBy | Unclear:
         """One sweep, if nobody else leads."""
-        self._over = Event()
+        self._over = self.runtime.event()
         candidate, leadership = self._stand()
         claim = leadership.try_acquire(self.stop)
         if not isinstance(claim, Leading):
@@ -115,7 +123,7 @@ class Gc:
                 "cooldown shorter than the lease", cooldown=self.settings.default.cooldown, lease=self.lease.duration
             )
         while not self.stop.is_set():
-            self._over = Event()
+            self._over = self.runtime.event()
             candidate, leadership = self._stand()
             claim = leadership.acquire(self.stop, told=self._tell_waiting)
             if not isinstance(claim, Leading):
@@ -133,11 +141,16 @@ class Gc:
 
     def _stand(self) -> tuple[Candidate, Leadership]:
         terms = self.lease.terms
-        own = self.opener(stop=Event(), limits=terms.limits)
+        own = self.opener(stop=self.runtime.event(), limits=terms.limits)
         candidate = Candidate(
-            own, namespace=self.lease.namespace, name=self.lease.name, identity=self.identity, terms=terms
+            own,
+            namespace=self.lease.namespace,
+            name=self.lease.name,
+            identity=self.identity,
+            terms=terms,
+            runtime=self.runtime,
         )
-        return candidate, Leadership(candidate, on_lost=self._lost)
+        return candidate, Leadership(candidate, on_lost=self._lost, runtime=self.runtime)
 
     def _cluster(self, candidate: Candidate) -> ApiServer:
         return self.opener(stop=self._over, guard=candidate.guard)
@@ -175,14 +188,16 @@ class Gc:
             log.warning("problem", detail=problem)
 
     def _news(self, notices: Sequence[Notice]) -> list[Notice]:
-        """Notices without those of a trouble that the sweep before told in the same words."""
-        lasting = {NoticeReason.RELEASE_FAILED, NoticeReason.RELEASE_SKIPPED}
-        told = [notice for notice in notices if notice.reason in lasting]
-        before, self._troubles = self._troubles, frozenset((n.pool, n.reason, n.note) for n in told)
-        return [n for n in notices if n.reason not in lasting or (n.pool, n.reason, n.note) not in before]
+        """Notices without those of a trouble that the sweep before told in the same words.
+
+        Most troubles the guards remember, but only if they can be written. What was done is news each time.
+        """
+        before = self._troubles
+        self._troubles = frozenset((n.pool, n.reason, n.note) for n in notices if n.reason.warns)
+        return [n for n in notices if (n.pool, n.reason, n.note) not in before]
 
     def _sweep(self, cluster: ApiServer) -> SweepReport:
-        began = datetime.now(UTC)
+        began = self.runtime.monotonic()
         cluster.forget_discovery()
         ready = ensure_definition(cluster, self._over.wait, cluster.forget_discovery)
         told = ConflictsTold(cluster, self.metrics.conflicted)
@@ -198,7 +213,7 @@ class Gc:
         report = report.with_problems(problems)
         log.info(
             "swept",
-            seconds=round((datetime.now(UTC) - began).total_seconds(), 3),
+            seconds=round(self.runtime.monotonic() - began, 3),
             pools=len(report.pools),
             records=sum(bool(finding.record_digest) for finding in report.findings),
             findings=sum(map(is_reported, report.findings)),

@@ -35,7 +35,17 @@ from poolwarden.gc.live import LiveReads
 from poolwarden.gc.notice import Notice, NoticeReason
 from poolwarden.gc.pacing import Backoffs
 from poolwarden.gc.policy import Ceiling, Policy, Watermarks
-from poolwarden.gc.rebalance import Extend, Fixed, NotRebalanced, Rebalanced, Rebalancer, done_says
+from poolwarden.gc.rebalance import (
+    Exhausted,
+    Extend,
+    Fixed,
+    NotRebalanced,
+    Rebalanced,
+    Rebalancer,
+    Stock,
+    done_says,
+    singles,
+)
 from poolwarden.gc.release import NO_OBJECTION, Kept, Objection, Outcome, Releaser, Result, Taken, Task
 from poolwarden.gc.repair import NotDone, Repair, RepairOutcome, repair
 from poolwarden.gc.reserving import mend_reservation, reserve
@@ -43,7 +53,7 @@ from poolwarden.gc.snapshot import Snapshot, covers
 from poolwarden.gc.timing import UNTIMED, Step, StepOutcome, Timers
 from poolwarden.ipam.pool import Pool, PoolRef, RecordsUnreadable
 from poolwarden.ipam.pool_guard import POOL_GUARDS
-from poolwarden.ipam.ranges import address_set, parse_range
+from poolwarden.ipam.ranges import AddressRange, AddressSet, RangeError, address_set, parse_range
 from poolwarden.ipam.registry import BACKENDS
 from poolwarden.ipam.verdict import Action, Finding, NoOwner, OwnerId, Reason
 
@@ -142,8 +152,7 @@ class Sweep:
             findings = by_pool(judged.findings)
             pools = pools_of(judged.snapshot)
             for pool in pools:
-                with self._alone(pool.ref):
-                    courses.append(plan(judged, pool, findings.get(pool.ref, []), self.settings.ceiling))
+                courses += self._planned(judged, pool, findings.get(pool.ref, []))
             self._cap(courses)
             with self._timed(Step.RELEASE):
                 self._mark(courses)
@@ -158,7 +167,11 @@ class Sweep:
         self.recollection = recollect(self.recollection, judged.snapshot, judged.at)
         return SweepReport(
             judged.at,
-            pool_reports(judged, {course.pool.ref: bounded(course.entries) for course in courses}),
+            pool_reports(
+                judged,
+                {course.pool.ref: bounded(course.entries) for course in courses},
+                {course.pool.ref: course.pool for course in courses},
+            ),
             judged.findings,
             tuple(dict.fromkeys(self.problems)),
             tuple(self.released),
@@ -201,6 +214,16 @@ class Sweep:
             log.exception("pool failed", pool=ref.name)
             self.problems.append(f"{ref.name}: a defect of poolwarden: {type(error).__name__}: {error}")
 
+    def _planned(self, judged: Judged, pool: Pool, findings: list[Finding]) -> Iterator[Course]:
+        """A pool's course, or, where counting its findings fails by a defect of ours, one that can only be resized."""
+        with self._alone(pool.ref):
+            yield plan(judged, pool, findings, self.settings.ceiling)
+            return
+        with self._alone(pool.ref):
+            bare = course_of(judged, pool, findings)
+            bare.unplanned = True
+            yield bare
+
     # --- before anything is touched -------------------------------------------------------------------------------
 
     def _cap(self, courses: Iterable[Course]) -> None:
@@ -216,7 +239,7 @@ class Sweep:
         """Persist this sweep's findings with the marks of what is due; what has no mark is not released."""
         for at, course in enumerate(courses, 1):
             self.on_step(f"writing down what was found: pool {at:,} of {len(courses):,}")
-            if course.off:
+            if course.off or course.unplanned:
                 continue
             with self._alone(course.pool.ref):
                 course.mark_due(self.cluster.now().replace(microsecond=0))
@@ -468,13 +491,18 @@ class Sweep:
     def _resize(self, course: Course, rebalancer: Rebalancer) -> None:
         marks = course.policy.free
         assert isinstance(marks, Watermarks)
-        extended = address_set(map(parse_range, course.extended))
-        forbidden = self._objection(course).why
-        done = rebalancer.rebalance(course.pool.ref, marks, course.policy.reserve, extended, forbidden=forbidden)
-        name, says = course.pool.ref.name, done_says(done)
+
+        def mark(planned: AddressSet) -> bool:
+            course.extended = tuple(map(str, planned.ranges))
+            return self._write_status(course)
+
+        stock = Stock(marks, course.policy.reserve, self._extended(course), singles(course.pending))
+        done = rebalancer.rebalance(course.pool, stock, forbidden=lambda: self._objection(course).why, mark=mark)
+        course.extended = tuple(map(str, done.extended.ranges))
+        name, says = course.pool.ref.name, done_says(done, marks)
         match done:
-            case Rebalanced(plan=step, extended=after):
-                course.extended = tuple(map(str, after.ranges))
+            case Rebalanced(plan=step, pool=resized):
+                course.pool = resized
                 course.rebalanceable = (True, "Rebalanced", says)
                 grown = isinstance(step, Extend)
                 self._tell(course, NoticeReason.POOL_EXTENDED if grown else NoticeReason.POOL_SHRUNK, says)
@@ -484,16 +512,30 @@ class Sweep:
                     self.problems.append(f"{name}: the pool could not be resized: {done.why}")
             case Fixed():
                 course.rebalanceable = (False, "RangesFixed", says)
+        short = isinstance(done, Fixed) and done.short
+        short |= isinstance(done, NotRebalanced) and isinstance(done.plan, Exhausted)
+        if short and not any((c.type, c.message) == ("Rebalanceable", says) for c in course.before.conditions):
+            self._tell(course, NoticeReason.POOL_NEARLY_EXHAUSTED, says)
         log.info("rebalance", ipam=course.pool.ref.ipam, pool=name, detail=says)
         if not course.superseded and not self._write_status(course):
             self.problems.append(f"{name}: what the pool has from its reserve could not be written down")
+
+    def _extended(self, course: Course) -> AddressSet:
+        """What the guard says that the pool has from its reserve; what of it cannot be read is not ours."""
+        ranges: list[AddressRange] = []
+        for text in course.extended:
+            try:
+                ranges.append(parse_range(text))
+            except RangeError as error:
+                self.problems.append(f"PoolGuard of {course.pool.ref.name}: status.extended: {error}; it is left out")
+        return address_set(ranges)
 
     # --- guards of pools that are gone, guards under other names --------------------------------------------------
 
     def _tend_guards(self, judged: Judged, present: set[PoolRef]) -> None:
         for guard in judged.guards.ignored:
             self._note(guard, "Ignored", "NotCanonical", "a guard of another name is heeded for this pool", status=True)
-        if self.problems:
+        if judged.problems:
             return  # only complete sweeps count towards forgetting a pool
         for ref, guard in judged.guards.by_pool.items():
             backend = BACKENDS.get(ref.ipam)

@@ -113,7 +113,8 @@ class Pool(Struct, frozen=True, gc=False):
         claimed: addresses that a controller gives to owners without a record; only the owners' status tells to whom.
         doubtful: addresses for which entries may stand that cannot be read, or not with certainty.
         leaving: addresses that are being taken away from it.
-        unusable: addresses that it would not hand out though they were in its ranges: excluded, or reserved.
+        unusable: addresses that its ranges may not get, or that it would not hand out of them: excluded, reserved, its
+            gateway, outside its subnet.
     """
 
     ref: PoolRef

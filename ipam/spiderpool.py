@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from poolwarden.ipam.address import AddressError, canonical, canonical_host
+from poolwarden.ipam.address import AddressError, canonical, canonical_host, parse_number
 from poolwarden.ipam.endpoint import Endpoint, EndpointAddress, EndpointItem
 from poolwarden.ipam.inventory import (
     Change,
@@ -45,12 +45,13 @@ from poolwarden.ipam.pool import (
     UnparsedOwner,
     digest_of,
 )
-from poolwarden.ipam.ranges import AddressRange, AddressSet, RangeError, address_set, parse_range
+from poolwarden.ipam.ranges import AddressRange, AddressSet, RangeError, address_set, parse_network, parse_range
 
 NAME = "spiderpool"
 GROUP = "spiderpool.spidernet.io"
 VERSION = "v2beta1"
 FINALIZER = GROUP
+EVERY_ADDRESS = address_set(parse_network(text).addresses for text in ("0.0.0.0/0", "::/0"))
 
 POOLS = Kind(GROUP, VERSION, "spiderippools", "SpiderIPPool", namespaced=False)
 ENDPOINTS = Kind(GROUP, VERSION, "spiderendpoints", "SpiderEndpoint", namespaced=True)
@@ -63,6 +64,7 @@ class PoolSpec(Struct, frozen=True, rename="camel", dict=True):
 
     subnet: str = ""
     ip_version: int | None = None
+    gateway: str | None = None
     ips: tuple[str, ...] | None = None
     exclude_ips: tuple[str, ...] | None = field(name="excludeIPs", default=None)
     multus_name: tuple[str, ...] | None = None
@@ -71,6 +73,24 @@ class PoolSpec(Struct, frozen=True, rename="camel", dict=True):
     def addresses(self) -> AddressSet:
         """What the pool can hand out, reservations apart; what cannot be read holds none."""
         return address_set(_ranges(self.ips, [])) - address_set(_ranges(self.exclude_ips, []))
+
+    @cached_property
+    def refused(self) -> AddressSet:
+        """What Spiderpool takes into no `ips` of this pool: the gateway, and what its subnet or its family leaves out."""
+        try:
+            fitting = [parse_network(self.subnet).addresses]
+        except RangeError:
+            fitting = [item for item in EVERY_ADDRESS.ranges if self.ip_version in {None, item.family}]
+        return (EVERY_ADDRESS - address_set(fitting)) | self.gateways
+
+    @cached_property
+    def gateways(self) -> AddressSet:
+        """The gateway, none if it cannot be read."""
+        try:
+            family, number = parse_number(self.gateway or "")
+        except AddressError:
+            return AddressSet()
+        return AddressSet((AddressRange(family, number, number),))
 
 
 class PoolShape(Struct, frozen=True, gc=False):
@@ -235,8 +255,9 @@ class SpiderRanges:
                 item = parse_range(text)
             except RangeError as error:
                 return Stale(f"spec.ips of {pool.metadata.name} cannot be read: {error}")
-            left = address_set([item]) - removed
-            kept += [text] if left.ranges == (item,) else map(str, left.ranges)
+            whole = address_set([item])
+            lost = whole & removed  # looked up: to subtract would walk all that is removed for each item
+            kept += map(str, (whole - lost).ranges) if lost.ranges else [text]
         ips = [*kept, *map(str, added.ranges)]
         if not ips:
             return Stale(f"nothing would be left of spec.ips of {pool.metadata.name}")
@@ -399,7 +420,7 @@ def pool_of(wire: SpiderIPPool, reserved: AddressSet) -> Pool:
         records=records,
         flaws=tuple(flaws),
         networks=wire.spec.multus_name or (),
-        unusable=excluded | reserved,
+        unusable=excluded | wire.spec.refused | reserved,
     )
 
 

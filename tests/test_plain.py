@@ -51,6 +51,7 @@ def test_lines_are_left_whole_but_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
         ("  record    {'a':'bbbbbbbbbbbbbbbb'}", ["  record    {'a':'bbbbbbbbbbbbbbbb'}"]),
         ("    deep text that goes on", ["    deep text that", "        goes on"]),
         ("    ", ["    "]),
+        ("  漢字      漢字漢 字漢字漢", ["  漢字      漢字漢", "            字漢字漢"]),
     ],
 )
 def test_where_a_line_is_continued(line: str, parts: list[str]) -> None:

@@ -7,13 +7,13 @@ themselves only touch their object.
 
 import time
 from collections.abc import Callable, Mapping
-from threading import TIMEOUT_MAX, Lock, Thread
+from threading import Lock, Thread
 from typing import Any
 
 import msgspec
 import structlog
 
-from poolwarden.cluster.interface import Complete, Incomplete
+from poolwarden.cluster.interface import Complete, Coverage, Incomplete
 from poolwarden.cluster.pacing import Stop
 from poolwarden.cluster.transport import StreamingTransport
 from poolwarden.cluster.watch import Paces, Seen, Watch
@@ -27,6 +27,8 @@ STALE_SECONDS = 150.0
 (`Paces.silence`) lead to a new list; what remains lets attempts with pauses of 0.5, 1, 2, 4, 8, 10 ... s fail, or a watch
 that was opened anew wait for its first bookmark: a restart of the API server casts no doubt."""
 _RESTART_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
+"""Between looks for doubts that the log does not tell yet."""
 
 
 class Cache:
@@ -52,7 +54,7 @@ class Cache:
         for watch in self._watches.values():
             name = f"watch {watch.resource.plural}"
             Thread(target=_run, args=(watch, stop), name=name, daemon=True).start()
-        Thread(target=self._cut, args=(stop,), name="watches' end", daemon=True).start()
+        Thread(target=self._tell, args=(stop,), name="watches' doubts", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
         """Wait until each kind's first list was answered, well or not; false if that takes longer."""
@@ -82,11 +84,25 @@ class Cache:
         doubts = (_doubt(watch, watch.seen(), now) for watch in self._watches.values())
         return tuple(doubt for doubt in doubts if doubt)
 
-    def _cut(self, stop: Stop) -> None:
-        while not stop.wait(TIMEOUT_MAX):
-            pass
+    def _tell(self, stop: Stop) -> None:
+        """Log each kind that comes into doubt or out of it, until told to stop; then cut all watches."""
+        told: dict[str, tuple[bool, Coverage]] = {}
+        while not stop.wait(_LOOK_SECONDS):
+            for field, watch in self._watches.items():
+                if watch.answered.is_set():
+                    told[field] = self._told(watch, told.get(field, (False, Complete())))
         for watch in self._watches.values():
             watch.cut()
+
+    def _told(self, watch: Watch[Any], before: tuple[bool, Coverage]) -> tuple[bool, Coverage]:
+        """Log what is new about a kind; whether it is in doubt, and why. How long nothing was heard is not new."""
+        seen = watch.seen()
+        doubt = _doubt(watch, seen, self._monotonic())
+        if before != (bool(doubt), seen.coverage) and doubt:
+            log.warning("not all is known", kind=label(watch.resource), reason=doubt)
+        elif before[0] and not doubt:
+            log.info("all is known again", kind=label(watch.resource))
+        return bool(doubt), seen.coverage
 
 
 def _run(watch: Watch[Any], stop: Stop) -> None:

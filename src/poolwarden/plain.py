@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterable
 from textwrap import wrap
 from typing import Any, TextIO
+from unicodedata import east_asian_width
 
 _LABEL = re.compile(r" *\S.*? {2,}(?=\S)")
 """What a line begins with where columns follow."""
@@ -12,6 +13,8 @@ _WIDEST_LABEL = 24
 """Columns; what follows a wider one is continued near the margin."""
 _DEEPER = 4
 """Columns by which a line without a label is continued further to the right."""
+_SECOND = "\0"
+"""Stands for the second column of a wide character while lines are wrapped, since `textwrap` counts characters."""
 
 
 def printable(value: Any) -> Any:
@@ -37,6 +40,7 @@ def say(lines: Iterable[str], stream: TextIO) -> None:
 
 def wrapped(line: str, width: int) -> list[str]:
     """A line in parts of at most so many columns; a word that is longer stays whole, so that it can be copied."""
+    line = "".join(c + _SECOND if east_asian_width(c) in {"W", "F"} else c for c in line)
     label = _LABEL.match(line)
     margin = len(line) - len(line.lstrip(" ")) + _DEEPER
     column = label.end() if label is not None and label.end() <= min(_WIDEST_LABEL, width - 1) else margin
@@ -51,4 +55,4 @@ def wrapped(line: str, width: int) -> list[str]:
         replace_whitespace=False,
         drop_whitespace=True,
     )
-    return parts or [line]
+    return [part.replace(_SECOND, "") for part in parts or [line]]

@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from textwrap import wrap
 from typing import Any, TextIO
 
 from msgspec import Struct
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -25,7 +25,7 @@ from poolwarden.ipam.address import V6, family_of, number_of
 from poolwarden.ipam.pool import RecordsUnreadable
 from poolwarden.ipam.ranges import AddressRange, address_set
 from poolwarden.ipam.verdict import Action, Verdict
-from poolwarden.plain import printable
+from poolwarden.plain import printable, wrapped
 from poolwarden.pool_map import MEANINGS, OUTSIDE, Cell, Fold, Row, cells_of, drawn
 
 PIPED_WIDTH = 80
@@ -406,7 +406,7 @@ def _wide_finding(finding: Report, node: str) -> list[Text]:
         Text(f"{owner['kind']} {_owner(finding)}" if owner else "-"),
         Text(owner["uid"] or "-" if owner else "-"),
         Text(finding["interface"] or "-"),
-        Text(node or "-"),
+        Text(printable(node) or "-"),
         Text(finding["firstSeen"] or "-"),
         Text(finding["message"]),
     ]
@@ -445,12 +445,12 @@ def maps(pools: Sequence[PoolReport], width: int) -> list[Text]:
 
 def _map_head(report: PoolReport, width: int) -> Iterator[Text]:
     ref, states = report.pool.ref, report.states
-    name = f"{ref.ipam} {_full_name(ref.namespace, ref.name)}"
+    name = printable(f"{ref.ipam} {_full_name(ref.namespace, ref.name)}")
     counts = ""
     if isinstance(states, States):
         numbers = {state: getattr(states, state) for state in ("allocated", "unknown", "cooldown", "free")}
         counts = f"{states.size} = {' + '.join(f'{n} {state}' for state, n in numbers.items() if n) or 'none'}"
-    if len(name) + 2 + len(counts) <= width:
+    if cell_len(name) + 2 + len(counts) <= width:
         yield Text.assemble((name, "bold"), f"  {counts}" if counts else "")
     else:
         yield Text(name, style="bold")
@@ -460,7 +460,7 @@ def _map_head(report: PoolReport, width: int) -> Iterator[Text]:
 def _map_body(report: PoolReport, cells: Mapping[str, Cell], width: int) -> Iterator[Text]:
     pool = report.pool
     if isinstance(pool.records, RecordsUnreadable):
-        for words in wrap(f"its records cannot be read: {printable(pool.records.problem)}", width):
+        for words in wrapped(f"its records cannot be read: {printable(pool.records.problem)}", width):
             yield Text(words, style="bold red")
         return
     lines = drawn(pool.ranges, cells, LONG_ROW)

@@ -81,6 +81,8 @@ def _answer(rule: Rule, cache: Cache, settings: RuleSettings, request: Request) 
 
 
 def _show_ends(metrics: Metrics, status: Status) -> None:
-    """The CA's end is known only where the certificates are kept; that of the serving one the server shows itself."""
+    """The CA's end is known only while the certificates are kept here; that of the serving one the server shows itself."""
     if "ca" in status.not_after:
         metrics.certificate_ends("ca", status.not_after["ca"].timestamp())
+    elif not status.leading:
+        metrics.certificate_unknown("ca")

@@ -28,4 +28,4 @@ def server() -> FakeServer:
 @pytest.fixture
 def api(server: FakeServer, time: FakeTime) -> ApiServer:
     """The client under test."""
-    return ApiServer(server, limits=Limits(), stop=time, monotonic=time.monotonic)
+    return ApiServer(server, limits=Limits(), stop=time, runtime=time)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from poolwarden.cluster.runtime import Machine
 from poolwarden.cluster.transport import Answer, Request, Response
 
 DATE = "Sat, 10 Jan 2026 12:00:00 GMT"
@@ -12,8 +13,8 @@ DATE = "Sat, 10 Jan 2026 12:00:00 GMT"
 Reply = Answer | Callable[[Request], Answer]
 
 
-class FakeTime:
-    """A monotonic clock and a stop event in one: waiting moves the clock, and is recorded."""
+class FakeTime(Machine):
+    """A machine with a clock of its own, and a stop event, in one: waiting moves the clock, and is recorded."""
 
     def __init__(self) -> None:
         self.now = 1000.0

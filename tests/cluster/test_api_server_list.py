@@ -250,7 +250,7 @@ def test_deadline_of_a_read(server: FakeServer, time: FakeTime) -> None:
         return status(503)
 
     server.on("GET", PATH, slow)
-    api = ApiServer(server, limits=Limits(read_deadline=20, attempts=99), stop=time, monotonic=time.monotonic)
+    api = ApiServer(server, limits=Limits(read_deadline=20, attempts=99), stop=time, runtime=time)
     began = time.now
     assert doubt(api)[0] is Doubt.UNAVAILABLE
     assert time.now - began < 30
@@ -305,7 +305,7 @@ def test_stopped_before(api: ApiServer, server: FakeServer, time: FakeTime) -> N
 
 def test_pace(server: FakeServer, time: FakeTime) -> None:
     """Beyond the burst requests go out at the given rate."""
-    api = ApiServer(server, limits=Limits(qps=2, burst=3), stop=time, monotonic=time.monotonic)
+    api = ApiServer(server, limits=Limits(qps=2, burst=3), stop=time, runtime=time)
     for _ in range(6):
         names(api)
     assert time.waits == [0.5] * 4  # six lists and one discovery, three of them at once
@@ -385,7 +385,7 @@ def test_pages_are_told(server: FakeServer, time: FakeTime) -> None:
     api = ApiServer(
         server,
         stop=time,
-        monotonic=time.monotonic,
+        runtime=time,
         on_page=lambda resource, items: heard.append((resource.plural, items)),
     )
     server.on("GET", PATH, page([pod("a"), pod("b")], token="t1"), page([pod("c")]))

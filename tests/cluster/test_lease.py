@@ -82,9 +82,7 @@ def cluster() -> Flaky:
 
 def candidate(cluster: Flaky, identity: str, time: FakeTime, terms: Terms = Terms()) -> Candidate:  # noqa: B008
     """A candidate for the one lease."""
-    return Candidate(
-        cluster, namespace="kube-system", name="gc", identity=identity, terms=terms, monotonic=time.monotonic
-    )
+    return Candidate(cluster, namespace="kube-system", name="gc", identity=identity, terms=terms, runtime=time)
 
 
 def spec(cluster: Flaky) -> dict[str, Any]:
@@ -511,7 +509,7 @@ def test_try_acquire_of_a_stale_lease(cluster: Flaky, time: FakeTime) -> None:
     """A holder that shows no sign of life is waited for once, and then succeeded."""
     candidate(cluster, "dead", time).claim()
     own = candidate(cluster, "b", time)
-    leadership = Leadership(own, on_lost=ignore, monotonic=time.monotonic)
+    leadership = Leadership(own, on_lost=ignore, runtime=time)
     began = time.now
     assert leadership.try_acquire(time) == Leading()
     assert 15 <= time.now - began < 18
@@ -527,7 +525,7 @@ def test_try_acquire_has_an_end(cluster: Flaky, time: FakeTime) -> None:
             setattr(cluster, fault, True)
         own = candidate(cluster, "b", time)
         began = time.now
-        assert Leadership(own, on_lost=ignore, monotonic=time.monotonic).try_acquire(time) == found
+        assert Leadership(own, on_lost=ignore, runtime=time).try_acquire(time) == found
         assert time.now - began < 22
 
 
@@ -545,7 +543,7 @@ def test_acquire_waits_and_tells(cluster: Flaky, time: FakeTime) -> None:
             other.claim()
 
     time.on_wait = on_wait
-    leadership = Leadership(candidate(cluster, "b", time), on_lost=ignore, monotonic=time.monotonic)
+    leadership = Leadership(candidate(cluster, "b", time), on_lost=ignore, runtime=time)
     assert leadership.acquire(time, told=told.append) == Leading()
     leadership.release()
     alive = HeldBy("a", alive=True)

@@ -1,11 +1,7 @@
-import threading
-import time
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolwarden.cluster.pacing import Abandoned, TokenBucket, abandonable, backoff
+from poolwarden.cluster.pacing import TokenBucket, backoff
 
 
 class Clock:
@@ -58,32 +54,3 @@ def test_backoff(failures: int) -> None:
     pauses = [backoff(failures, base=0.5, cap=8) for _ in range(50)]
     assert all(0 <= pause <= longest for pause in pauses)
     assert max(pauses) - min(pauses) > longest / 4
-
-
-def test_abandonable_answers() -> None:
-    """What is done in time is answered, or raised, at once."""
-    assert abandonable(lambda: 5, seconds=10, stopped=lambda: False) == 5
-    assert abandonable(lambda: time.sleep(0.3), seconds=10, stopped=lambda: False) is None
-
-    def fail() -> int:
-        raise TimeoutError("ours")
-
-    with pytest.raises(TimeoutError, match="ours"):
-        abandonable(fail, seconds=10, stopped=lambda: False)
-
-
-@pytest.mark.parametrize(("seconds", "stopped", "why"), [(0.1, False, Abandoned.LATE), (10, True, Abandoned.STOPPED)])
-def test_abandonable_gives_up(seconds: float, stopped: bool, why: Abandoned) -> None:  # noqa: FBT001
-    """Too late, or told to stop: the call is left alone."""
-    hang = threading.Event()
-    began = time.monotonic()
-    assert abandonable(lambda: hang.wait(10), seconds=seconds, stopped=lambda: stopped) is why
-    assert time.monotonic() - began < 1
-    hang.set()
-
-
-def test_abandonable_with_no_time_left() -> None:
-    """Seconds that have run out already are none."""
-    hang = threading.Event()
-    assert abandonable(lambda: hang.wait(10), seconds=-1, stopped=lambda: False) is Abandoned.LATE
-    hang.set()

@@ -5,18 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poolwarden.cluster.runtime import Machine
 from poolwarden.cluster.server_clock import ServerClock
 
 NOON = datetime(2026, 1, 10, 12, 0, tzinfo=UTC)
 
 
-class Ours:
+class Ours(Machine):
     """Our monotonic clock."""
 
     def __init__(self) -> None:
         self.now = 77.0
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         """Seconds."""
         return self.now
 

@@ -11,7 +11,7 @@ from poolwarden.ipam.endpoint import Endpoint, EndpointAddress, EndpointItem
 from poolwarden.ipam.inventory import Inventory
 from poolwarden.ipam.objects import Pod
 from poolwarden.ipam.pool import ClaimedOwner, Pool, PoolRef, Record, RecordsUnreadable, UnparsedOwner
-from poolwarden.ipam.spiderpool import ENDPOINTS, POOLS, RESERVATIONS, Spiderpool
+from poolwarden.ipam.spiderpool import ENDPOINTS, EVERY_ADDRESS, POOLS, RESERVATIONS, Spiderpool
 
 BACKEND = Spiderpool()
 A = "10.0.0.10"
@@ -192,6 +192,34 @@ def test_ranges_of_a_pool() -> None:
 def test_reserved_ranges_that_cannot_be_read() -> None:
     """They reserve nothing; the others do."""
     assert pool_of(blue(), reserved_ip("10.0.0.9-10.0.0.1", A)).ranges.size == 20
+
+
+@pytest.mark.parametrize(
+    ("spec", "usable"),
+    [
+        ({"subnet": "10.0.0.0/24", "gateway": "10.0.0.1"}, "10.0.0.0,10.0.0.2-10.0.0.12,10.0.0.14-10.0.0.255"),
+        ({"subnet": "fd00::/126", "ipVersion": 6, "gateway": "fd00::1"}, "fd00::,fd00::2-fd00::3"),
+        ({"subnet": "", "ipVersion": 6}, "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        (
+            {"subnet": "10.0.0.0/33", "ipVersion": 4, "gateway": "0.0.0.0"},
+            "0.0.0.1-10.0.0.12,10.0.0.14-255.255.255.255",
+        ),
+        ({"subnet": "10.0.0.12/31", "gateway": "unreadable"}, "10.0.0.12"),
+    ],
+)
+def test_what_a_pool_may_not_get(spec: Object, usable: str) -> None:
+    """Its gateway, what is reserved, and all outside its subnet, or of the other family where that cannot be read."""
+    thing = blue()
+    thing["spec"] |= spec
+    left = EVERY_ADDRESS - pool_of(thing, reserved_ip("10.0.0.13")).unusable
+    assert str(left) == usable
+
+
+def test_nothing_is_known_of_what_a_pool_may_not_get() -> None:
+    """Neither subnet nor family."""
+    thing = blue()
+    thing["spec"] |= {"subnet": "", "ipVersion": None}
+    assert pool_of(thing).unusable.ranges == ()
 
 
 def test_large_pool() -> None:

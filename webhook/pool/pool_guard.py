@@ -102,6 +102,8 @@ def guard_faults(guard: GuardObject, scene: Scene) -> Iterator[Fault]:
     yield from list_faults("spec.keep", spec.keep or ())
     subnets, weight = _subnets(spec.pool_ref.ref, scene.knowledge)
     yield from list_faults("spec.reserve", spec.reserve or (), subnets, weight)
+    if spec.pool_ref.ipam == spiderpool.NAME:
+        yield from _reserve_faults(spec, scene.knowledge.spider_pools)
 
 
 def guard_changes(guard: GuardObject, before: GuardObject, scene: Scene) -> Iterator[Fault]:
@@ -222,6 +224,22 @@ def _pools(
             return (knowledge.neon_pools,)
         case _:
             return ()
+
+
+def _reserve_faults(spec: GuardText, pools: Known[PoolShape]) -> Iterator[Fault]:
+    """What gc leaves out of a reserve, since Spiderpool would refuse or not use it: nothing may be left."""
+    pool = pools.items.get(("", spec.pool_ref.name))
+    if pool is None:
+        return
+    gateway, excluded = pool.spec.gateways, set_of(pool.spec.exclude_ips)
+    for at, text in enumerate(spec.reserve or ()):
+        where, item = f"spec.reserve[{at}]", set_of((text,))
+        if gateway.ranges and item == gateway:
+            yield Fault(where, f"{quoted(text)} is the gateway of SpiderIPPool {spec.pool_ref.name}", weight_by(pools))
+        elif (item & gateway).ranges:
+            yield warned(where, f"{quoted(text)} holds the gateway {gateway} of the pool, which is left out")
+        elif (item & excluded).ranges:
+            yield warned(where, f"{shown(item & excluded)} is in excludeIPs of the pool, and left out")
 
 
 def _subnets(ref: PoolRef, knowledge: Knowledge) -> tuple[tuple[Network, ...], Weight]:

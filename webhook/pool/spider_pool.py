@@ -33,7 +33,6 @@ class RouteText(Struct, frozen=True, gc=False):
 class PoolText(PoolSpec, frozen=True, rename="camel", dict=True):
     """SpiderIPPool.spec, as far as rules look at it."""
 
-    gateway: str | None = None
     routes: tuple[RouteText, ...] | None = None
 
 

@@ -74,6 +74,10 @@ class Metrics:
         """Say when a certificate ends: `serving`, `ca`."""
         self._not_after.labels(certificate).set(at)
 
+    def certificate_unknown(self, certificate: str) -> None:
+        """Say nothing more of a certificate."""
+        self._not_after.remove(certificate)
+
     def counts(self) -> dict[tuple[str, str], int]:
         """Answers so far, by path and verdict."""
         totals: dict[tuple[str, str], int] = {}
