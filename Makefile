@@ -2,13 +2,15 @@
 
 PYTHON ?= python3
 ARGS ?=
+IMAGE ?=
+WEBHOOK_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint controlplane cluster bench lock clean
+.PHONY: help venv demo image install test lint controlplane cluster bench lock clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +30,33 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 
 demo: venv ## show what poolwarden does, on files
 	$(BIN)/python examples/demo.py
+
+named = $(if $(IMAGE),,$(error say which image: make $@ IMAGE=registry.example/poolwarden:0.1.0))
+
+image: ## build the image with podman or docker, and push it (IMAGE=registry.example/poolwarden:0.1.0)
+	@$(named)tool=$$(command -v podman || command -v docker) || { echo "*** neither podman nor docker is here" >&2; exit 1; }; \
+	set -ex; "$$tool" build --file Containerfile --tag "$(IMAGE)" .; "$$tool" push "$(IMAGE)"
+
+# What kubectl applies. The image is patched in whole, with tag or digest.
+CONTAINER := /spec/template/spec/containers/0
+define INSTALLATION
+resources: [../../manifests]
+patches:
+  - target: {kind: Deployment}
+    patch: '- {op: replace, path: $(CONTAINER)/image, value: "$(IMAGE)"}'
+$(foreach word,$(WEBHOOK_ARGS),
+  - target: {kind: Deployment, name: poolwarden-webhook}
+    patch: '- {op: add, path: $(CONTAINER)/args/-, value: "$(word)"}'
+)
+endef
+export INSTALLATION
+
+install: ## install gc, which only observes, and the webhook into the current context's cluster (IMAGE=..., and WEBHOOK_ARGS=... if need be)
+	@$(named)mkdir -p build/install
+	@printf '%s\n' "$$INSTALLATION" > build/install/kustomization.yaml
+	kubectl apply --kustomize build/install
+	kubectl rollout status --namespace poolwarden --timeout 5m deployment/poolwarden-gc
+	kubectl rollout status --namespace poolwarden --timeout 5m deployment/poolwarden-webhook
 
 test: venv ## run all tests; those on a real API server need Go or KUBEBUILDER_ASSETS (ARGS="-k name" goes to pytest)
 	$(BIN)/python tests/controlplane/build.py --optional

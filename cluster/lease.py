@@ -172,8 +172,10 @@ class Candidate:
         if not held:
             return NotReleased("we do not lead")
         lease = self._cluster.get(LEASES, _Lease, name=self._name, namespace=self._namespace)
-        if not isinstance(lease, Found) or lease.item.spec.holder_identity != self._identity:
-            return NotReleased("the lease is not ours, or cannot be read")
+        if isinstance(lease, Unread):
+            return NotReleased(lease.message)
+        if isinstance(lease, Absent) or lease.item.spec.holder_identity != self._identity:
+            return NotReleased("the lease is not ours any more")
         now = format_micro_time(self._cluster.now())
         # What client-go leaves behind (`release` there), so that its candidates take over at once, too.
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}

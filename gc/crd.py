@@ -8,7 +8,18 @@ import structlog
 import yaml
 from msgspec import Struct
 
-from poolwarden.cluster.interface import Absent, Cluster, Complete, Failed, Found, Outdated, Unread, Written
+from poolwarden.cluster.interface import (
+    Absent,
+    Cluster,
+    Complete,
+    Doubt,
+    Failed,
+    Found,
+    Incomplete,
+    Outdated,
+    Unread,
+    Written,
+)
 from poolwarden.gc.guard import PoolGuard
 from poolwarden.gc.pacing import Backoff, tries
 from poolwarden.ipam.kinds import Kind
@@ -42,8 +53,11 @@ class Unready(Struct, frozen=True, tag=True):
 
 def ensure_definition(cluster: Cluster, wait: Callable[[float], bool], forget: Callable[[], None]) -> Ready | Unready:
     """Make the definition if it is absent and wait until it is served. `forget` drops what discovery knows."""
-    if isinstance(cluster.list(POOL_GUARDS, PoolGuard).coverage, Complete):
-        return Ready()
+    match cluster.list(POOL_GUARDS, PoolGuard).coverage:
+        case Complete():
+            return Ready()
+        case Incomplete(doubt=Doubt.FORBIDDEN, message=message):
+            return Unready(message)  # waiting cannot help
     match cluster.get(DEFINITIONS, Definition, name=f"{POOL_GUARDS.plural}.{POOL_GUARDS.group}"):
         case Unread(message=message):
             return Unready(f"whether PoolGuards are defined is not known: {message}")

@@ -661,8 +661,8 @@ class Evidence:
         return {(item.metadata.namespace, item.metadata.name): item for item in self.snapshot.stateful_sets.items}
 
     @cached_property
-    def _unreadable_sets(self) -> frozenset[tuple[str, str]]:
-        return frozenset((item.namespace, item.name) for item in self.snapshot.stateful_sets.unreadable)
+    def _unreadable_sets(self) -> dict[Key, str]:
+        return {(item.namespace, item.name): item.error for item in self.snapshot.stateful_sets.unreadable}
 
     @cached_property
     def _machines(self) -> dict[Key, str]:
@@ -716,7 +716,8 @@ class Evidence:
         if ordinal is not None or kind == "StatefulSet":
             sets = self.snapshot.stateful_sets.coverage
             if (namespace, stem) in self._unreadable_sets:
-                return Need(STATEFUL_SETS, "", f"StatefulSet {namespace}/{stem} cannot be read", "")
+                why = self._unreadable_sets[namespace, stem]
+                return Need(STATEFUL_SETS, "", f"StatefulSet {namespace}/{stem} cannot be read: {why}", "")
             if not covers(sets, namespace):
                 return need(STATEFUL_SETS, namespace, sets)
         machine = kind in {"VirtualMachine", "VirtualMachineInstance"} or name.startswith("virt-launcher-")
@@ -728,8 +729,9 @@ class Evidence:
             refused = isinstance(coverage, Incomplete) and coverage.doubt is not Doubt.NOT_GIVEN
             if (machine or refused) and not covers(coverage, namespace):
                 return need(which, namespace, coverage)
-            if (namespace, name) in {(item.namespace, item.name) for item in listing.unreadable}:
-                return Need(which, "", f"{which.kind} {namespace}/{name} cannot be read", "")
+            broken = [item for item in listing.unreadable if (item.namespace, item.name) == (namespace, name)]
+            if broken:
+                return Need(which, "", f"{which.kind} {namespace}/{name} cannot be read: {broken[0].error}", "")
         return NotEntitled()
 
     # --- nodes ----------------------------------------------------------------------------------------------------
@@ -776,9 +778,9 @@ class Evidence:
         coverage = self.snapshot.nodes.coverage
         if not covers(coverage, ""):
             return need(NODES, "", coverage)
-        unread = [item.name for item in self.snapshot.nodes.unreadable if not item.raw and node in {"", item.name}]
+        unread = [item for item in self.snapshot.nodes.unreadable if not item.raw and node in {"", item.name}]
         if unread:
-            return Need(NODES, "", f"node {unread[0]} could not be read", "")
+            return Need(NODES, "", f"node {unread[0].name} could not be read: {unread[0].error}", "")
         grace = timedelta(seconds=gone_grace)
         return self._known_node(pool, node, grace) if node else self._any_node(pool, first_seen, grace)
 

@@ -326,7 +326,7 @@ def _faults(kind: Kind, coverage: Coverage, unreadable: Iterable[Unreadable]) ->
     """What of a kind should have been read and was not."""
     if isinstance(coverage, Incomplete) and coverage.doubt is not Doubt.NOT_GIVEN:
         yield coverage.message
-    yield from (f"{kind.kind} {broken.name} cannot be read" for broken in unreadable)
+    yield from (f"{kind.kind} {broken.name} cannot be read: {broken.error}" for broken in unreadable)
 
 
 def done_says(done: Done, marks: Watermarks) -> str:

@@ -421,7 +421,7 @@ def test_a_reserve_that_is_used_up_is_told_once() -> None:
 
 def test_ranges_that_stand_elsewhere_are_told_in_an_event() -> None:
     """Where the ranges are in no object that we may write, an Event and a condition say what to change, once it is short."""
-    other = {
+    other: Object = {
         "apiVersion": "whereabouts.cni.cncf.io/v1alpha1",
         "kind": "IPPool",
         "metadata": {"name": "10.0.0.40-29", "namespace": "kube-system", "uid": "w-uid", "resourceVersion": "7"},

@@ -50,11 +50,11 @@ OBSERVE = {
     *rights("vm.neon.tech", "ippools virtualmachines", "get list"),
     *rights("network.alibabacloud.com", "nodes", "get list"),
     *rights("network.alibabacloud.com", "noderuntimes", "list"),
-    *rights("poolwarden.dev", "poolguards", "get list create patch delete"),
+    *rights("poolwarden.dev", "poolguards", "get list create delete"),
     *rights("poolwarden.dev", "poolguards/status", "patch"),
     *rights(*CRDS, "get", name="poolguards.poolwarden.dev"),
     *rights(*CRDS, "create"),
-    *rights("events.k8s.io", "events", "create patch"),
+    *rights("events.k8s.io", "events", "create"),
 }
 LEASE = {
     *rights("coordination.k8s.io", "leases", "get patch", "poolwarden-gc"),
@@ -196,10 +196,14 @@ def test_everything_is_installed_and_nothing_else(control_plane: ControlPlane) -
 
 def test_everything_is_labelled(control_plane: ControlPlane, tmp_path: Path) -> None:
     """Every object says that it is poolwarden's, so that all can be listed and removed by one label."""
-    folder = overlay(tmp_path, "release", "rebalance", "cronjob", "network-policy", "flow-schema")
-    labels = [item["metadata"]["labels"] for item in build(control_plane, folder)]
-    assert {item.get("app.kubernetes.io/name") for item in labels} == {"poolwarden"}
-    assert {item.get("app.kubernetes.io/part-of") for item in labels} == {"poolwarden"}
+    folders = [MANIFESTS, MANIFESTS / "monitoring"]
+    for component in (MANIFESTS / "components").iterdir():
+        (tmp_path / component.name).mkdir()
+        folders.append(overlay(tmp_path / component.name, component.name))
+    for item in (item for folder in folders for item in build(control_plane, folder)):
+        labels = item["metadata"]["labels"]
+        ours = {"app.kubernetes.io/name": "poolwarden", "app.kubernetes.io/part-of": "poolwarden"}
+        assert ours.items() <= labels.items(), (item["kind"], item["metadata"]["name"])
 
 
 def test_the_definition_is_labelled_without_kustomize() -> None:

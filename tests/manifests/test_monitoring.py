@@ -90,6 +90,12 @@ def test_every_metric_is_shown() -> None:
     assert base == {re.sub(r"_(bucket|sum|count)$", "", name) for name in EXPORTED}
 
 
+def test_every_panel_is_explained() -> None:
+    """What a panel shows, and what it leaves out, stands behind its title."""
+    for panel in DASHBOARD["panels"]:
+        assert panel["type"] == "row" or panel["description"].endswith("."), panel["title"]
+
+
 def test_panels_lie_apart() -> None:
     """No two panels of the dashboard cover each other or have one id."""
     panels = DASHBOARD["panels"]
@@ -198,3 +204,54 @@ def test_prometheus_takes_the_dashboards_queries(prom: Path, tmp_path: Path) -> 
     path = tmp_path / "queries.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": records}]}), encoding="utf-8")
     assert f"SUCCESS: {len(records)} rules found" in run(prom, "check", "rules", path)
+
+
+SHOWN = {
+    # The lease moves: two processes tell of one pool, and one of them does not know the newest finding yet.
+    'poolwarden_pool_findings{ipam="spiderpool", pool="blue", verdict="Leaked", reason="OwnerGone", pod="a"}': 5,
+    'poolwarden_pool_findings{ipam="spiderpool", pool="blue", verdict="Leaked", reason="OwnerGone", pod="b"}': 4,
+    'poolwarden_pool_findings{ipam="neon", namespace="n", pool="blue", verdict="Leaked", reason="OwnerGone", pod="a"}': 2,
+    'poolwarden_pool_findings{ipam="spiderpool", pool="blue", verdict="Conflict", reason="AddressHeldTwice", pod="a"}': 1,
+    'poolwarden_pool_findings{ipam="spiderpool", pool="blue", verdict="Conflict", reason="AddressHeldTwice", pod="b"}': 1,
+    'poolwarden_pool_addresses{ipam="spiderpool", pool="blue", state="free", pod="a"}': 0,
+    'poolwarden_pool_addresses{ipam="spiderpool", pool="blue", state="free", pod="b"}': 0,
+    'poolwarden_pool_addresses{ipam="spiderpool", pool="blue", state="allocated", pod="a"}': 9,
+    'poolwarden_pool_addresses{ipam="spiderpool", pool="blue", state="allocated", pod="b"}': 9,
+    'poolwarden_pool_addresses{ipam="terway", pool="node", state="free", pod="a"}': 0,
+    'poolwarden_pool_addresses{ipam="terway", pool="node", state="allocated", pod="a"}': 3,
+    # One replica still shows a CA that has been replaced, another one has an older serving certificate.
+    'poolwarden_certificate_not_after_seconds{certificate="ca", pod="a"}': 100,
+    'poolwarden_certificate_not_after_seconds{certificate="ca", pod="b"}': 90_000,
+    'poolwarden_certificate_not_after_seconds{certificate="serving", pod="a"}': 5_000,
+    'poolwarden_certificate_not_after_seconds{certificate="serving", pod="b"}': 7_000,
+}
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("Exhausted pools", {"{}": 1}),
+        ("Leaked", {"{}": 7}),
+        ("Conflicts", {"{}": 1}),
+        ("Nearest end of a certificate", {"{}": 5_000}),
+        ("Addresses by state", {'{state="allocated"}': 12, '{state="free"}': 0}),
+        (
+            "Findings",
+            {
+                '{verdict="Leaked", reason="OwnerGone"}': 7,
+                '{verdict="Conflict", reason="AddressHeldTwice"}': 1,
+            },
+        ),
+    ],
+)
+def test_the_dashboard_counts_as_the_alerts_do(
+    prom: Path, tmp_path: Path, title: str, expected: Mapping[str, int]
+) -> None:
+    """A pool that two processes tell of counts once, Terway's are never full, and a replaced CA ends nothing."""
+    (query,) = queries([item for item in DASHBOARD["panels"] if item["title"] == title])
+    given = [{"series": series, "values": str(number)} for series, number in SHOWN.items()]
+    samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+    case = {"expr": re.sub(r"[$](ipam|pool)", ".*", query), "eval_time": "0m", "exp_samples": samples}
+    path = tmp_path / "test.yaml"
+    path.write_text(yaml.safe_dump({"tests": [{"input_series": given, "promql_expr_test": [case]}]}), encoding="utf-8")
+    assert "SUCCESS" in run(prom, "test", "rules", path)

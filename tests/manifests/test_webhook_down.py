@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from controlplane.client import NAMESPACES, ApiError
+from controlplane.kubelet import now
 from controlplane.plane import SERVICE_ACCOUNT, ControlPlane
+from controlplane.server import wait_for
+from manifests.documented import RUNBOOK, Reader, commands
 from manifests.shipped import COLLECTIONS, NOBODY, build, overlay, registered, shipped_webhooks
 
 Object = dict[str, Any]
@@ -169,6 +172,37 @@ def test_gc_goes_on(control_plane: ControlPlane, namespace: str, down: Down) -> 
         control_plane.request("DELETE", path)
         control_plane.request("PATCH", path, {"metadata": {"finalizers": None}})
     assert control_plane.find(path) is None
+
+
+def test_leaks_are_acknowledged_by_the_runbook(
+    control_plane: ControlPlane, control_plane_programs: Mapping[str, Path], tmp_path: Path, down: Down
+) -> None:
+    """What the runbook tells to type for a braked pool: the patch waits for the webhook, until its configurations are gone."""
+    ask, patch, take_away = commands(RUNBOOK, "Braked")
+    reader = Reader(control_plane, control_plane_programs["kubectl"], tmp_path)
+    path = f"{GUARDS}/spiderpool.blue"
+    control_plane.request("POST", GUARDS, guard("blue"))
+    braked = {
+        "type": "Braked",
+        "status": "True",
+        "reason": "TooManyLeaks",
+        "message": "why",
+        "lastTransitionTime": now(),
+    }
+    control_plane.request("PATCH", f"{path}/status", {"status": {"conditions": [braked]}})
+    try:
+        assert reader.types(ask).stdout == "why\n"
+        with down():
+            assert "failed calling webhook" in reader.types(patch, check=False).stderr
+            taken = [control_plane.request("GET", f"{collection}/poolwarden") for collection in COLLECTIONS.values()]
+            reader.types(take_away)
+            wait_for("the patch", lambda: reader.types(patch, check=False).returncode == 0)
+            for item in taken:  # as applied again
+                metadata = {"name": "poolwarden"}
+                control_plane.request("POST", COLLECTIONS[item["kind"]], item | {"metadata": metadata})
+        assert control_plane.request("GET", path)["spec"]["acknowledgedLeaks"] == 11
+    finally:
+        control_plane.request("DELETE", path)
 
 
 def test_other_networks_go_on(control_plane: ControlPlane, namespace: str, down: Down) -> None:
