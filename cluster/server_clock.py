@@ -2,11 +2,18 @@
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from threading import Lock
 
 from poolwarden.cluster.runtime import Runtime
 
 _SECOND = timedelta(seconds=1)
+
+
+@lru_cache(maxsize=2)
+def _parsed(date: str) -> datetime:
+    """The time of a `Date` header; answers of one second say the same."""
+    return parsedate_to_datetime(date).astimezone(UTC)
 
 
 class ServerClock:
@@ -29,7 +36,7 @@ class ServerClock:
     def heard(self, date: str, *, sent_at: float) -> None:
         """Take the `Date` of an answer that has just arrived to a request of `sent_at`; what is no date is ignored."""
         try:
-            told = parsedate_to_datetime(date).astimezone(UTC)
+            told = _parsed(date)
         except ValueError:
             return
         # The server's clock stood in the second `told` at some moment since the request was sent: that bounds the

@@ -208,7 +208,7 @@ class _Judge:
         first = users[0]
         twice = len({user.party for user in users}) > 1
         who = " and ".join(user.who for user in users)
-        verb = "both use" if twice else "uses"
+        verb = "uses" if not twice else "all use" if len(users) > 2 else "both use"  # noqa: PLR2004 - both are two
         if not twice and address in pool.claimed:
             said = f"{who} {verb} {address}, which its controller has claimed from {pool.ref.name}"
             return Finding(
@@ -573,7 +573,17 @@ class _Case:
             return "its endpoint does not name each of its NICs with the address that network-status shows"
         if any(item.address == self.address for item in self.endpoint.addresses):
             return "its endpoint lists the address"
-        return ""
+        return self._set_aside
+
+    @property
+    def _set_aside(self) -> str:
+        """Why a next ADD may not be answered from the endpoint; "" if it is sure to be.
+
+        Spiderpool's `releaseStsOutdatedIPIfNeed` drops a StatefulSet pod's endpoint when its pools seem to have changed, as
+        those of NICs without names always do. The ADD then takes any record of the pod's UID, by a write that changes nothing.
+        """
+        static = self.endpoint is not None and self.endpoint.owner_kind == "StatefulSet"
+        return "a StatefulSet's pod, whose next ADD may leave its endpoint aside" if static else ""
 
     def _never_attached(self, pod: Pod) -> Finding | None:
         endpoint = self.endpoint
@@ -592,6 +602,9 @@ class _Case:
             return None
         nic = f"interface {name}" if name else "an unnamed interface"
         message = f"{self._recorded_for} for {nic} that no attachment ever took: all its NICs are up without it"
+        if self._set_aside:
+            message += f". Freed when the pod ends ({self._set_aside})"
+            return self._say(Verdict.LEAKED, Reason.NEVER_ATTACHED, message)
         return self._release(Reason.NEVER_ATTACHED, message)
 
     # --- Retained and Leaked --------------------------------------------------------------------------------------

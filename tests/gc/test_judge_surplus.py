@@ -82,6 +82,8 @@ def test_one_address_is_never_surplus() -> None:
         (app(), (endpoint("app", {"eth0": f"{C}@blue"}), ETH0)),
         (app(), (endpoint("app", {"eth0": f"{A}@blue", "net1": f"{B}@blue"}, uid="older-uid"), ETH0)),
         (app(nics={"net1": ()}), (NAMED, ETH0, nad("net1", master="eth9"), nad("x"))),
+        # Its next ADD may drop the endpoint and take the surplus record, by a write that changes nothing (simulation, seed 43).
+        (app(), (endpoint("app", {"eth0": f"{A}@blue"}, kind="StatefulSet"), ETH0)),
     ],
 )
 def test_surplus_that_is_only_told(owner: Object, things: tuple[Object, ...]) -> None:
@@ -363,6 +365,14 @@ def test_address_that_another_ipam_gave_as_well() -> None:
     """The pod shows the address, on whatever NIC: it is in use."""
     owner = app(nics={"net1": GREEN_A})
     assert phantom(owner, UNNAMED, ETH0, nad("net1", ipam="dhcp", master="eth9")) == IN_USE
+
+
+def test_a_phantom_of_a_stateful_sets_pod_stays() -> None:
+    """Its next ADD may drop the endpoint, fence and all, and take the record by a write that changes nothing."""
+    owner = app()
+    records = blue({A: owner}), green({GREEN_A: owner})
+    nic = endpoint(owner, UNNAMED, kind="StatefulSet")
+    assert said(GREEN_A, *records, owner, nic, ETH0, pool="green") == "Leaked NeverAttached none"
 
 
 def test_phantom_with_both_families() -> None:
